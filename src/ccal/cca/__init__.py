@@ -1,0 +1,24 @@
+"""The mathematics: statistics of paired views, CCA's projections, and the layer made of them."""
+
+from ccal.cca.layer import CCALayer
+from ccal.cca.newton_schulz import polar_factor_newton_schulz
+from ccal.cca.projections import (
+    add_ridge,
+    canonical_projections,
+    polar_factor,
+    whitened_cross_covariance,
+    whitening,
+)
+from ccal.cca.statistics import Covariances, Moments
+
+__all__ = [
+    "CCALayer",
+    "Covariances",
+    "Moments",
+    "add_ridge",
+    "canonical_projections",
+    "polar_factor",
+    "polar_factor_newton_schulz",
+    "whitened_cross_covariance",
+    "whitening",
+]

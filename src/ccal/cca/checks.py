@@ -1,0 +1,46 @@
+"""Checks at the door of the mathematics: what was given, what was expected, what to do."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ccal.errors import InputError
+
+__all__ = ["check_finite", "check_pair", "check_view"]
+
+
+def check_view(view: Tensor, name: str, dim: int | None = None) -> None:
+    """Refuse a view that is not a floating (n, dim) matrix."""
+    if view.ndim != 2:
+        raise InputError(
+            f"{name} must be a matrix of shape (samples, features), got shape {tuple(view.shape)}."
+        )
+    if not view.is_floating_point():
+        raise InputError(f"{name} must be floating point, got {view.dtype}; call .float() first.")
+    if dim is not None and view.shape[1] != dim:
+        raise InputError(
+            f"{name} has {view.shape[1]} features, but {dim} were expected "
+            f"(got shape {tuple(view.shape)})."
+        )
+
+
+def check_pair(x: Tensor, y: Tensor, dim_x: int | None = None, dim_y: int | None = None) -> None:
+    """Refuse views that are not matrices of the same number of samples."""
+    check_view(x, "x", dim_x)
+    check_view(y, "y", dim_y)
+    if len(x) != len(y):
+        raise InputError(
+            f"x and y must be pairs, one row each, but x has {len(x)} rows and y has {len(y)}."
+        )
+
+
+def check_finite(view: Tensor, name: str) -> None:
+    """Refuse NaN and infinite values, naming the view and counting them."""
+    bad = int((~torch.isfinite(view)).sum())
+    if bad:
+        rows = int((~torch.isfinite(view)).any(dim=1).sum())
+        raise InputError(
+            f"{name} contains {bad} NaN or infinite values in {rows} of {len(view)} rows; "
+            "remove those samples, or lower the learning rate if a network produced them."
+        )

@@ -1,0 +1,288 @@
+"""CCALayer: CCA's optimal projections as a layer between two networks and any loss."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from ccal import distributed
+from ccal.cca.checks import check_finite, check_pair, check_view
+from ccal.cca.fused import BatchCCA, Settings, batch_cca
+from ccal.cca.newton_schulz import Solver, fastest_solver
+from ccal.cca.projections import add_ridge, aligned_frames, canonical_frames, whitening
+from ccal.cca.statistics import Covariances, Moments
+from ccal.errors import InputError, NotFittedError, SmallBatchWarning
+
+__all__ = ["CCALayer", "Coordinates"]
+
+Coordinates = Literal["aligned", "canonical"]
+
+# Below this many samples for each dimension of both views together, a batch of pure noise already
+# shows canonical correlations of about one half.
+_SAMPLES_PER_DIMENSION = 2
+
+_RUNNING = ("running_mean_x", "running_mean_y", "running_xx", "running_yy", "running_xy")
+
+
+class CCALayer(nn.Module):
+    """Project two views with the CCA projections of the batch, or with stored ones.
+
+    In training mode the layer computes CCA's projections A*, B* from the batch (Algorithm 1 of
+    Dorfer et al., End-to-End Cross-Modality Retrieval with CCA Projections and Pairwise Ranking
+    Loss, 2018), returns x* = (x - mean_x) A* and y* = (y - mean_y) B*, stores the projections, and
+    passes gradients through means, covariances and projections. In evaluation mode it applies the
+    stored projections. Call `refit` with all training pairs before you evaluate: projections of one
+    batch are noisy.
+
+    Shapes: x (m, dim_x), y (m, dim_y) -> (m, k), (m, k). Half precision is raised to float32; the
+    d x d mathematics runs in float64.
+
+    Args:
+        dim_x: features of view x.
+        dim_y: features of view y; dim_x if not given.
+        k: components to keep; min(dim_x, dim_y) if not given.
+        coordinates: "canonical" gives component-wise correlated coordinates, sorted by correlation.
+            "aligned" gives a rotation of them, common to both views, that depends smoothly on the
+            batch; it needs k = dim_x = dim_y and power = 0, where it is the default. Cosines, and so
+            retrieval and every loss of cosines, are the same in both.
+        ridge: added to the diagonal of both covariances, or a pair (ridge_x, ridge_y).
+        relative_ridge: the ridge counts in units of the view's mean variance.
+        momentum: weight of the batch in exponentially averaged statistics; 1 (the paper's) takes
+            the batch alone.
+        power: coordinates are weighted by correlation^power; 0 is the paper's.
+        sync: compute statistics over all torch.distributed ranks, exactly and with gradients.
+        solver: "eigh", or "newton-schulz" (matrix products alone; aligned coordinates only; leaves
+            `correlations` unknown until `refit`), or "auto": eigh on the CPU, and on accelerators
+            whichever is measured to be faster at first use.
+
+    >>> _ = torch.manual_seed(0)
+    >>> layer = CCALayer(4)
+    >>> x = torch.randn(100, 4, requires_grad=True)
+    >>> xs, ys = layer(x, x.detach() + 0.1 * torch.randn(100, 4))
+    >>> torch.nn.functional.cosine_similarity(xs, ys).mean().backward()
+    >>> _ = layer.refit([(x.detach(), x.detach())]).eval()
+    >>> layer.project_x(torch.randn(2, 4)).shape
+    torch.Size([2, 4])
+    """
+
+    mean_x: Tensor
+    mean_y: Tensor
+    projection_x: Tensor
+    projection_y: Tensor
+    correlations: Tensor
+    samples_seen: Tensor
+
+    def __init__(
+        self,
+        dim_x: int,
+        dim_y: int | None = None,
+        *,
+        k: int | None = None,
+        coordinates: Coordinates | None = None,
+        ridge: float | tuple[float, float] = 1e-3,
+        relative_ridge: bool = False,
+        momentum: float = 1.0,
+        power: float = 0.0,
+        sync: bool = True,
+        solver: Solver | Literal["auto"] = "auto",
+    ) -> None:
+        super().__init__()
+        dim_y = dim_x if dim_y is None else dim_y
+        if min(dim_x, dim_y) < 1:
+            raise InputError(f"dim_x and dim_y must be positive, got {dim_x} and {dim_y}.")
+        k = min(dim_x, dim_y) if k is None else k
+        if not 1 <= k <= min(dim_x, dim_y):
+            raise InputError(f"k must lie between 1 and {min(dim_x, dim_y)}, got {k}.")
+        can_align = k == dim_x == dim_y and power == 0
+        if coordinates is None:
+            coordinates = "aligned" if can_align else "canonical"
+        if coordinates not in ("aligned", "canonical"):
+            raise InputError(f'coordinates must be "aligned" or "canonical", got {coordinates!r}.')
+        if coordinates == "aligned" and not can_align:
+            raise InputError(
+                f'coordinates="aligned" needs k = dim_x = dim_y and power = 0, got k = {k}, '
+                f'dim_x = {dim_x}, dim_y = {dim_y}, power = {power}; use coordinates="canonical".'
+            )
+        if solver not in ("auto", "eigh", "newton-schulz"):
+            raise InputError(f'solver must be "auto", "eigh" or "newton-schulz", got {solver!r}.')
+        if solver == "newton-schulz" and coordinates != "aligned":
+            raise InputError('solver="newton-schulz" gives aligned coordinates only; use "eigh".')
+        ridge_x, ridge_y = ridge if isinstance(ridge, tuple) else (ridge, ridge)
+        if not (0 <= ridge_x < float("inf") and 0 <= ridge_y < float("inf")):
+            raise InputError(f"ridge must be non-negative and finite, got {ridge}.")
+        if not 0 < momentum <= 1:
+            raise InputError(f"momentum must lie in (0, 1], got {momentum}.")
+        if not 0 <= power < float("inf"):
+            raise InputError(f"power must be non-negative and finite, got {power}.")
+        self.dim_x, self.dim_y, self.k = dim_x, dim_y, k
+        self.coordinates, self.momentum, self.power = coordinates, momentum, power
+        self.ridge_x, self.ridge_y, self.relative_ridge = ridge_x, ridge_y, relative_ridge
+        self.sync, self.solver = sync, solver
+        self._warned = False
+        for name, shape in (
+            ("mean_x", (dim_x,)),
+            ("mean_y", (dim_y,)),
+            ("projection_x", (dim_x, k)),
+            ("projection_y", (dim_y, k)),
+            ("correlations", (k,)),
+        ):
+            self.register_buffer(name, torch.zeros(shape, dtype=torch.float64))
+        self.register_buffer("samples_seen", torch.zeros((), dtype=torch.long))
+        if momentum < 1:
+            shapes = ((dim_x,), (dim_y,), (dim_x, dim_x), (dim_y, dim_y), (dim_x, dim_y))
+            for name, shape in zip(_RUNNING, shapes, strict=True):
+                self.register_buffer(name, torch.zeros(shape, dtype=torch.float64))
+            self.register_buffer("running_batches", torch.zeros((), dtype=torch.long))
+
+    def extra_repr(self) -> str:
+        """The settings that matter, for `print(layer)`."""
+        ridge = f"({self.ridge_x:g}, {self.ridge_y:g})" + " relative" * self.relative_ridge
+        return (
+            f"{self.dim_x}, {self.dim_y}, k={self.k}, coordinates={self.coordinates!r}, "
+            f"ridge={ridge}, momentum={self.momentum:g}, power={self.power:g}"
+        )
+
+    def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Project pairs: `x` (m, dim_x) and `y` (m, dim_y) to two (m, k) matrices."""
+        check_pair(x, y, self.dim_x, self.dim_y)
+        if not self.training:
+            return self.project_x(x), self.project_y(y)
+        if not self._warned and not torch.compiler.is_compiling():
+            self._warn_if_small(len(x))
+        running = []
+        if self.momentum < 1:
+            running = [self.get_buffer(name) for name in (*_RUNNING, "running_batches")]
+        settings = self._settings(x.device)
+        batch = batch_cca(x, y, settings, running)
+        if settings.newton_schulz:
+            batch = batch._replace(correlations=torch.full_like(batch.correlations, torch.nan))
+        self._remember(batch, len(x))
+        if self.power == 0:
+            return batch.x[:, : self.k], batch.y[:, : self.k]
+        weights = _weights(batch.correlations[: self.k], self.power).to(batch.x.dtype)
+        return batch.x[:, : self.k] * weights, batch.y[:, : self.k] * weights
+
+    def project_x(self, x: Tensor) -> Tensor:
+        """Project samples of view x with the stored projection: (n, dim_x) -> (n, k)."""
+        check_view(x, "x", self.dim_x)
+        return self._project(x, "x", self.mean_x, self.projection_x)
+
+    def project_y(self, y: Tensor) -> Tensor:
+        """Project samples of view y with the stored projection: (n, dim_y) -> (n, k)."""
+        check_view(y, "y", self.dim_y)
+        return self._project(y, "y", self.mean_y, self.projection_y)
+
+    @torch.no_grad()
+    def refit(self, pairs: Iterable[tuple[Tensor, Tensor]] | tuple[Tensor, Tensor]) -> CCALayer:
+        """Store the exact projections of all pairs, in one streaming pass.
+
+        `pairs` is an iterable of batches (x, y), such as a DataLoader, or one pair of matrices.
+        Under torch.distributed every rank passes its own share. Returns the layer.
+        """
+        if isinstance(pairs, tuple) and len(pairs) == 2 and isinstance(pairs[0], Tensor):
+            pairs = [(pairs[0], pairs[1])]
+        total: Moments | None = None
+        for x, y in pairs:
+            check_pair(x, y, self.dim_x, self.dim_y)
+            check_finite(x, "x")
+            check_finite(y, "y")
+            if len(x):
+                moments = Moments.of(x, y)
+                total = moments if total is None else total + moments
+        if total is not None and self.sync:
+            total = total.all_reduce()
+        if total is None or total.count < 2:
+            raise InputError("refit needs at least 2 pairs; the iterable was empty or held one.")
+        A, B, d = self._solve(total.covariances())
+        self._store(A, B, d, total.mean_x, total.mean_y, total.count)
+        return self
+
+    def _solve(self, cov: Covariances) -> tuple[Tensor, Tensor, Tensor]:
+        xx = add_ridge(cov.xx, self.ridge_x, relative=self.relative_ridge)
+        yy = add_ridge(cov.yy, self.ridge_y, relative=self.relative_ridge)
+        frames = aligned_frames if self.coordinates == "aligned" else canonical_frames
+        A, B, d, *_ = frames(whitening(xx), whitening(yy), cov.xy)
+        return A, B, d
+
+    def _settings(self, device: torch.device) -> Settings:
+        solver = self.solver
+        if solver == "auto":
+            solver = "eigh"
+            if self.coordinates == "aligned" and device.type != "cpu":
+                solver = fastest_solver(self.k, str(device))
+        return Settings(
+            ridge_x=self.ridge_x,
+            ridge_y=self.ridge_y,
+            relative_ridge=self.relative_ridge,
+            momentum=self.momentum,
+            aligned=self.coordinates == "aligned",
+            newton_schulz=solver == "newton-schulz",
+            k=self.k,
+            power=self.power,
+            sync=self.sync,
+        )
+
+    @torch.no_grad()
+    def _remember(self, batch: BatchCCA, samples: int) -> None:
+        self._store(batch.A, batch.B, batch.correlations, batch.mean_x, batch.mean_y, samples)
+        if self.momentum < 1:
+            statistics = (batch.mean_x, batch.mean_y, batch.xx, batch.yy, batch.xy)
+            for name, value in zip(_RUNNING, statistics, strict=True):
+                self.get_buffer(name).copy_(value)
+            self.get_buffer("running_batches").add_(1)
+
+    def _store(
+        self, A: Tensor, B: Tensor, d: Tensor, mean_x: Tensor, mean_y: Tensor, samples: int
+    ) -> None:
+        weights = _weights(d[: self.k], self.power)
+        self.projection_x.copy_(A[:, : self.k] * weights)
+        self.projection_y.copy_(B[:, : self.k] * weights)
+        self.correlations.copy_(d[: self.k])
+        self.mean_x.copy_(mean_x)
+        self.mean_y.copy_(mean_y)
+        self.samples_seen.fill_(samples)
+
+    def _project(self, view: Tensor, name: str, mean: Tensor, projection: Tensor) -> Tensor:
+        if not torch.compiler.is_compiling():
+            if not self.samples_seen:
+                raise NotFittedError(
+                    f"{name} cannot be projected: the layer has no projections yet. Call "
+                    "refit(pairs), or run a batch in training mode, or load a state_dict."
+                )
+            check_finite(view, name)
+        view = view.to(torch.promote_types(view.dtype, torch.float32))
+        with torch.autocast(view.device.type, enabled=False):
+            return (view - mean.to(view.dtype)) @ projection.to(view.dtype)
+
+    def _warn_if_small(self, samples: int) -> None:
+        if self.sync:
+            samples *= distributed.world_size()
+        enough = _SAMPLES_PER_DIMENSION * (self.dim_x + self.dim_y)
+        if samples < enough:
+            self._warned = True
+            warnings.warn(
+                f"A batch of {samples} pairs is small for CCA of {self.dim_x} and {self.dim_y} "
+                f"dimensions: the projections will mostly fit its noise. Use batches of {enough} "
+                "or more, or momentum < 1 (statistics averaged over batches), or a larger ridge; "
+                "and call refit with all training pairs before evaluating.",
+                SmallBatchWarning,
+                stacklevel=3,
+            )
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> CCALayer:
+        """Follow the module to another device, but keep the statistics in float64."""
+
+        def keep_precision(buffer: Tensor) -> Tensor:
+            moved = fn(buffer)
+            return moved if moved.dtype == buffer.dtype else buffer.to(moved.device)
+
+        super()._apply(keep_precision, recurse)
+        return self
+
+
+def _weights(d: Tensor, power: float) -> Tensor:
+    return d.clamp_min(1e-12) ** power if power else torch.ones_like(d)

@@ -1,0 +1,162 @@
+"""CCA's projections as differentiable functions of the covariances.
+
+Everything takes and returns d x d matrices; float64 is advised. `CCALayer` computes the same in one
+fused step from the samples.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ccal.cca.spectral import canonical_gradients, inverse_sum, singular_frames
+from ccal.errors import InputError
+
+__all__ = [
+    "add_ridge",
+    "canonical_projections",
+    "polar_factor",
+    "ridge_floor",
+    "whitened_cross_covariance",
+    "whitening",
+]
+
+
+def ridge_floor(cov: Tensor, precision: torch.dtype = torch.float64) -> Tensor:
+    """Smallest ridge that keeps `cov` positive definite, if its entries are exact to `precision`."""
+    share = max(len(cov), 64) * torch.finfo(precision).eps
+    floor = share * cov.detach().diagonal().sum()
+    return torch.where(floor > 0, floor, 1.0)
+
+
+def add_ridge(cov: Tensor, ridge: float, *, relative: bool = False) -> Tensor:
+    """cov + r I, with r = `ridge`, or `ridge` times the mean variance if `relative`.
+
+    r is at least `ridge_floor(cov)`, a tiny share of the variance, so that rank-deficient and
+    constant views stay invertible.
+
+    >>> add_ridge(torch.eye(2).double() * 4, 0.5, relative=True).diagonal()
+    tensor([6., 6.], dtype=torch.float64)
+    """
+    amount = ridge * cov.diagonal().mean() if relative else cov.new_tensor(ridge)
+    amount = torch.maximum(amount, ridge_floor(cov).to(cov.dtype))
+    return cov + amount * torch.eye(len(cov), dtype=cov.dtype, device=cov.device)
+
+
+def whitening(cov: Tensor) -> Tensor:
+    """The inverse Cholesky factor W of a positive definite covariance: W cov W' = I.
+
+    A sample x (a column) is whitened as W x; a batch of rows X as X W'.
+    """
+    identity = torch.eye(len(cov), dtype=cov.dtype, device=cov.device)
+    return torch.linalg.solve_triangular(torch.linalg.cholesky(cov), identity, upper=False)
+
+
+def whitened_cross_covariance(xx: Tensor, yy: Tensor, xy: Tensor) -> Tensor:
+    """T = Wx Sxy Wy', whose singular values are the canonical correlations."""
+    return whitening(xx) @ xy @ whitening(yy).mT
+
+
+class _PolarFactor(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, T: Tensor) -> Tensor:
+        U, d, V = singular_frames(T)
+        ctx.save_for_backward(U, d, V)
+        return U[:, : len(d)] @ V[:, : len(d)].mT
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        U, d, V = ctx.saved_tensors
+        M, r = U.mT @ grad @ V, len(d)
+        inverse = torch.where(d > 64 * torch.finfo(d.dtype).eps * d[:1], 1 / d, 0)
+        W = torch.empty_like(M)
+        W[:r, :r] = (M[:r, :r] - M[:r, :r].mT) * inverse_sum(d, d.dtype)
+        W[r:, :r] = M[r:, :r] * inverse
+        W[:r, r:] = M[:r, r:] * inverse[:, None]
+        return U @ W @ V.mT
+
+
+def polar_factor(T: Tensor) -> Tensor:
+    """Q = U V' for T = U diag(d) V': the orthogonal matrix (partial isometry) nearest to T.
+
+    The backward divides by d_i + d_j only, so it is finite wherever at most one correlation is
+    zero, however many coincide. Directions in which Q is not defined get no gradient.
+
+    >>> polar_factor(torch.diag(torch.tensor([3.0, 0.5]).double()))
+    tensor([[1., 0.],
+            [0., 1.]], dtype=torch.float64)
+    """
+    return _PolarFactor.apply(T)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def fix_signs(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
+    """Flip pairs of columns so that the largest entry of each column of `A` is positive."""
+    largest = A.gather(0, A.abs().argmax(0, keepdim=True))
+    signs = torch.where(largest < 0, -1.0, 1.0).to(A.dtype)[0]
+    columns = min(A.shape[1], B.shape[1])
+    return A * signs, torch.cat((B[:, :columns] * signs[:columns], B[:, columns:]), dim=1)
+
+
+def canonical_frames(
+    Wx: Tensor, Wy: Tensor, xy: Tensor, precision: torch.dtype = torch.float64
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Square canonical frames A (d_x, d_x), B (d_y, d_y) and correlations; no gradient."""
+    U, d, V = singular_frames(Wx @ xy @ Wy.mT, precision)
+    return *fix_signs(Wx.mT @ U, Wy.mT @ V), d
+
+
+def aligned_frames(
+    Wx: Tensor, Wy: Tensor, xy: Tensor, precision: torch.dtype = torch.float64
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Frames A = Wx' Q and B = Wy', correlations, and V, which turns them canonical; d_x = d_y."""
+    U, d, V = singular_frames(Wx @ xy @ Wy.mT, precision)
+    return Wx.mT @ (U @ V.mT), Wy.mT.contiguous(), d, V
+
+
+class _CanonicalProjections(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, xx: Tensor, yy: Tensor, xy: Tensor, k: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        A, B, d = canonical_frames(whitening(xx), whitening(yy), xy)
+        ctx.save_for_backward(A, B, d)
+        ctx.k = k
+        return A[:, :k].clone(), B[:, :k].clone(), d[:k].clone()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    def backward(
+        ctx: Any, grad_A: Tensor, grad_B: Tensor, grad_d: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, None]:
+        A, B, d = ctx.saved_tensors
+        pad = torch.nn.functional.pad
+        P = pad(A.mT @ grad_A, (0, len(A) - ctx.k))
+        R = pad(B.mT @ grad_B, (0, len(B) - ctx.k))
+        W, Nx, Ny = canonical_gradients(P, R, pad(grad_d, (0, len(d) - ctx.k)), d, k=ctx.k)
+        return A @ Nx @ A.mT, B @ Ny @ B.mT, A @ W @ B.mT, None
+
+
+def canonical_projections(
+    xx: Tensor, yy: Tensor, xy: Tensor, k: int | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """A* (d_x, k), B* (d_y, k) and the k largest canonical correlations.
+
+    `xx` (d_x, d_x) and `yy` (d_y, d_y) are positive definite (see `add_ridge`), `xy` is (d_x, d_y),
+    and k is at most min(d_x, d_y), its default. A*' Sxx A* = B*' Syy B* = I and
+    A*' Sxy B* = diag(d); the largest entry of each column of A* is positive.
+
+    Axes with equal correlations are defined up to a rotation common to both views. A loss that does
+    not see that rotation gets its exact gradient; one that does gets a finite one.
+
+    >>> one, half = torch.eye(2).double(), torch.diag(torch.tensor([0.5, 0.9]).double())
+    >>> canonical_projections(one, one, half, k=1)[2]
+    tensor([0.9000], dtype=torch.float64)
+    """
+    limit = min(xy.shape)
+    k = limit if k is None else k
+    if not 1 <= k <= limit:
+        raise InputError(f"k must lie between 1 and min(d_x, d_y) = {limit}, got {k}.")
+    return _CanonicalProjections.apply(xx, yy, xy, k)  # type: ignore[no-any-return, no-untyped-call]

@@ -1,0 +1,141 @@
+"""Singular frames of T, and how a gradient passes through them without dividing by zero.
+
+All matrices here are small (d x d). A *frame* of a view is a basis in which its covariance is the
+identity: x* = x A with A' Sxx A = I. In the canonical frames A*, B* the cross-covariance is the
+diagonal matrix of canonical correlations d.
+
+Perturb the covariances and write the changes in the frames: Nx = A' dSxx A, Ny = B' dSyy B,
+E = A' dSxy B - (Nx D + D Ny) / 2. Then dA = A (Oa - Nx / 2) and dB = B (Ob - Ny / 2) with rotations
+
+    Oa_ij = S_ij / (d_j - d_i) + K_ij / (d_j + d_i)        S, K: symmetric and antisymmetric
+    Ob_ij = S_ij / (d_j - d_i) - K_ij / (d_j + d_i)        parts of E
+
+So only a rotation common to both views divides by the gap between correlations, and a loss that
+sees cosines alone does not feel a common rotation: its gradient needs the sums d_i + d_j only.
+Differentiating U and V one by one hides this, and divides by d_i^2 - d_j^2 twice.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "FrameGradients",
+    "SingularFrames",
+    "antisymmetric",
+    "canonical_gradients",
+    "inverse_sum",
+    "singular_frames",
+    "symmetric",
+]
+
+
+class SingularFrames(NamedTuple):
+    """T = U diag(d) V' with square U (d_x, d_x) and V (d_y, d_y), d descending."""
+
+    U: Tensor
+    d: Tensor
+    V: Tensor
+
+
+class FrameGradients(NamedTuple):
+    """Gradient of a loss in the frames: `W` for Sxy, `Nx` for Sxx, `Ny` for Syy."""
+
+    W: Tensor
+    Nx: Tensor
+    Ny: Tensor
+
+
+def symmetric(M: Tensor) -> Tensor:
+    """(M + M') / 2."""
+    return (M + M.mT) / 2
+
+
+def antisymmetric(M: Tensor) -> Tensor:
+    """(M - M') / 2."""
+    return (M - M.mT) / 2
+
+
+def singular_frames(T: Tensor, precision: torch.dtype = torch.float64) -> SingularFrames:
+    """Full singular value decomposition of a float64 matrix, exact to `precision`.
+
+    Where `precision` allows, a square T goes through the eigenvectors of T'T, which takes half the
+    time of an SVD but loses the square of T's condition number.
+    """
+    rows, columns = T.shape
+    if rows == columns and precision != torch.float64:
+        e, V = torch.linalg.eigh(T.mT @ T)
+        loss = 4 * torch.finfo(torch.float64).eps / torch.finfo(precision).eps
+        if bool(e[0] > loss * e[-1]):
+            d, V = e.flip(0).sqrt(), V.flip(1)
+            return SingularFrames((T @ V) / d, d, V)
+    U, d, Vh = torch.linalg.svd(T)
+    return SingularFrames(U, d, Vh.mT)
+
+
+def inverse_sum(d: Tensor, precision: torch.dtype) -> Tensor:
+    """1 / (d_i + d_j), and 0 where both vanish: there the rotation is arbitrary."""
+    total = d[:, None] + d
+    floor = 64 * torch.finfo(precision).eps * d[:1]
+    return torch.where(total > floor, 1 / total, 0).to(precision)
+
+
+def _inverse_gap(d: Tensor, precision: torch.dtype) -> Tensor:
+    """1 / (d_j - d_i), turning smoothly to 0 for gaps below the square root of the precision."""
+    gap = d - d[:, None]
+    width = (torch.finfo(precision).eps ** 0.5 * d[:1]).clamp_min(torch.finfo(d.dtype).tiny ** 0.5)
+    return (gap / (gap.square() + width.square())).to(precision)
+
+
+def _weighted_common_rotation(C: Tensor, d: Tensor, k: int, power: float) -> Tensor:
+    """Common rotation over the gap, for coordinates weighted by d^power whose weights nearly tie.
+
+    A loss of weighted cosines is invariant to rotations of the *weighted* coordinates. Seen there,
+    M_ij = w_i C_ij / w_j is symmetric and meets the divided difference (w_j^2 - w_i^2) / (d_j - d_i),
+    which is finite at ties; what is left of M is antisymmetric and meets the guarded gap.
+    """
+    d = d[:k]
+    w = d**power
+    M = w[:, None] * C[:k, :k].double() / w
+    gap, middle = d - d[:, None], (d + d[:, None]) / 2
+    near = gap.abs() < 1e-4 * middle
+    difference = torch.where(
+        near,
+        2 * power * middle ** (2 * power - 1),
+        (w.square() - w.square()[:, None]) / torch.where(near, 1, gap),
+    )
+    guarded = _inverse_gap(d, C.dtype) * (w.square() + w.square()[:, None])
+    scale = 2 * w * w[:, None]
+    return ((symmetric(M) * difference + antisymmetric(M) * guarded) / scale).to(C.dtype)
+
+
+def canonical_gradients(
+    P: Tensor, R: Tensor, grad_d: Tensor, d: Tensor, *, k: int, power: float = 0.0
+) -> FrameGradients:
+    """Gradient with respect to the covariances, from that of the canonical projections.
+
+    `P` = A' dL/dA (d_x, d_x) and `R` = B' dL/dB (d_y, d_y) may be float32; `grad_d` and `d` have
+    min(d_x, d_y) entries. The loss sees the first `k` axes, weighted by d^power.
+    """
+    d_x, d_y, size = len(P), len(R), max(len(P), len(R))
+    if d_x != d_y:
+        # The axes that the smaller view lacks count as axes of correlation zero.
+        P, R = (torch.nn.functional.pad(m, (0, size - len(m)) * 2) for m in (P, R))
+        grad_d, d = (torch.nn.functional.pad(v, (0, size - len(v))) for v in (grad_d, d))
+    C = P + R
+    W = antisymmetric(C) * _inverse_gap(d, P.dtype)
+    if power:
+        close = (d[:k] - d[:k, None]).abs() < 0.1 * torch.maximum(d[:k], d[:k, None])
+        rotation = _weighted_common_rotation(C, d, k, power)
+        alive = d[:k] > 64 * torch.finfo(P.dtype).eps * d[0]
+        W[:k, :k] = torch.where(close & alive & alive[:, None], rotation, W[:k, :k])
+        W.diagonal().zero_()
+    W += antisymmetric(P - R) * inverse_sum(d, P.dtype)
+    W.diagonal().add_(grad_d.to(P.dtype))
+    weights = d.to(P.dtype)
+    Nx = -symmetric(P + W * weights) / 2
+    Ny = -symmetric(R + weights[:, None] * W) / 2
+    return FrameGradients(W[:d_x, :d_y], Nx[:d_x, :d_x], Ny[:d_y, :d_y])

@@ -1,0 +1,100 @@
+"""Means and covariances of paired views: exact, streaming, mergeable, and shared over ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ccal import distributed
+from ccal.cca.checks import check_pair
+
+__all__ = ["Covariances", "Moments"]
+
+
+@dataclass(frozen=True)
+class Covariances:
+    """Covariances of two views: `xx` (d_x, d_x), `yy` (d_y, d_y), `xy` (d_x, d_y), float64."""
+
+    xx: Tensor
+    yy: Tensor
+    xy: Tensor
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Sufficient statistics of n paired samples, in float64.
+
+    `mean_x` (d_x,) and `mean_y` (d_y,) are the means; `xx`, `yy` and `xy` the sums of products of
+    centred samples, so that a covariance is a sum divided by n - 1. Every operation is
+    differentiable in the samples.
+
+    >>> import torch
+    >>> x, y = torch.randn(100, 3), torch.randn(100, 2)
+    >>> halves = Moments.of(x[:40], y[:40]) + Moments.of(x[40:], y[40:])
+    >>> torch.allclose(halves.covariances().xy, Moments.of(x, y).covariances().xy)
+    True
+    """
+
+    count: int
+    mean_x: Tensor
+    mean_y: Tensor
+    xx: Tensor
+    yy: Tensor
+    xy: Tensor
+
+    @classmethod
+    def of(cls, x: Tensor, y: Tensor) -> Moments:
+        """Moments of one chunk: `x` (n, d_x) and `y` (n, d_y), of any floating dtype."""
+        check_pair(x, y)
+        x, y = x.double(), y.double()
+        mean_x, mean_y = x.mean(0), y.mean(0)
+        xc, yc = x - mean_x, y - mean_y
+        return cls(len(x), mean_x, mean_y, xc.mT @ xc, yc.mT @ yc, xc.mT @ yc)
+
+    def __add__(self, other: Moments) -> Moments:
+        """Moments of both sets of samples together (Chan, Golub and LeVeque 1983)."""
+        count = self.count + other.count
+        share = other.count / count
+        gap_x, gap_y = other.mean_x - self.mean_x, other.mean_y - self.mean_y
+        between = self.count * share
+        return Moments(
+            count,
+            self.mean_x + share * gap_x,
+            self.mean_y + share * gap_y,
+            self.xx + other.xx + between * torch.outer(gap_x, gap_x),
+            self.yy + other.yy + between * torch.outer(gap_y, gap_y),
+            self.xy + other.xy + between * torch.outer(gap_x, gap_y),
+        )
+
+    def all_reduce(self) -> Moments:
+        """Moments of the samples of all torch.distributed ranks, with gradients to each of them.
+
+        Without an initialised process group this is the identity.
+        """
+        if distributed.world_size() == 1:
+            return self
+        means = torch.cat((self.mean_x, self.mean_y))
+        head = torch.cat((means * self.count, means.new_tensor([self.count])))
+        head = distributed.all_reduce_sum(head)
+        count = int(head[-1].item())
+        mean = head[:-1] / count
+        mean_x, mean_y = (m.clone() for m in mean.split([len(self.mean_x), len(self.mean_y)]))
+        gap_x, gap_y = self.mean_x - mean_x, self.mean_y - mean_y
+        products = (
+            self.xx + self.count * torch.outer(gap_x, gap_x),
+            self.yy + self.count * torch.outer(gap_y, gap_y),
+            self.xy + self.count * torch.outer(gap_x, gap_y),
+        )
+        flat = distributed.all_reduce_sum(torch.cat([p.flatten() for p in products]))
+        xx, yy, xy = (
+            part.view_as(p).clone()
+            for part, p in zip(flat.split([p.numel() for p in products]), products, strict=True)
+        )
+        return Moments(count, mean_x, mean_y, xx, yy, xy)
+
+    def covariances(self) -> Covariances:
+        """Unbiased covariances: the sums divided by n - 1."""
+        scale = 1 / (self.count - 1)
+        return Covariances(self.xx * scale, self.yy * scale, self.xy * scale)

@@ -1,0 +1,76 @@
+"""The trace norm objective of Deep CCA."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from ccal.cca.checks import check_pair
+from ccal.cca.fused import Settings, batch_cca
+from ccal.errors import InputError
+
+__all__ = ["TraceNormLoss"]
+
+
+class TraceNormLoss(nn.Module):
+    r"""Minus the sum (or mean) of the k largest canonical correlations of the batch.
+
+    .. math:: L = - \sum_{i \le k} d_i, \quad S_{xx}^{-1/2} S_{xy} S_{yy}^{-1/2} = T = U diag(d) V'
+
+    For k = min(d_x, d_y) the sum is the trace norm (nuclear norm) of T. The singular values are
+    exact, and the gradient U_k V_k' is finite at zero and at coinciding correlations.
+
+    Inputs: x (m, d_x) and y (m, d_y), outputs of the two networks, *not* projected by a CCA layer.
+    m should be many times d_x + d_y.
+
+    When to use: to train Deep CCA. Fit CCA on the trained features afterwards
+    (`CCALayer.refit`), and retrieve with the projected ones.
+
+    Reference: Andrew, Arora, Bilmes and Livescu, Deep Canonical Correlation Analysis, 2013.
+
+    Args:
+        k: how many correlations count; all if not given.
+        ridge: added to both covariances, or a pair (ridge_x, ridge_y).
+        relative_ridge: the ridge counts in units of the view's mean variance.
+        reduction: "sum" (the paper's) or "mean" over the k correlations (its released code's).
+        sync: compute statistics over all torch.distributed ranks.
+
+    >>> x = torch.randn(1000, 3, generator=torch.Generator().manual_seed(0))
+    >>> round(TraceNormLoss()(x, 2 * x).item(), 2)
+    -3.0
+    """
+
+    def __init__(
+        self,
+        *,
+        k: int | None = None,
+        ridge: float | tuple[float, float] = 1e-3,
+        relative_ridge: bool = False,
+        reduction: Literal["sum", "mean"] = "sum",
+        sync: bool = True,
+    ) -> None:
+        super().__init__()
+        if reduction not in ("sum", "mean"):
+            raise InputError(f'reduction must be "sum" or "mean", got {reduction!r}.')
+        if k is not None and k < 1:
+            raise InputError(f"k must be positive, got {k}.")
+        self.k, self.reduction = k, reduction
+        ridge_x, ridge_y = ridge if isinstance(ridge, tuple) else (ridge, ridge)
+        if not (0 <= ridge_x < float("inf") and 0 <= ridge_y < float("inf")):
+            raise InputError(f"ridge must be non-negative and finite, got {ridge}.")
+        self._settings = Settings(
+            ridge_x=ridge_x, ridge_y=ridge_y, relative_ridge=relative_ridge, sync=sync
+        )
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """Loss of a batch: `x` (m, d_x), `y` (m, d_y) -> a scalar."""
+        check_pair(x, y)
+        limit = min(x.shape[1], y.shape[1])
+        k = limit if self.k is None else self.k
+        if k > limit:
+            raise InputError(f"k = {k} correlations were asked for, but the views have {limit}.")
+        correlations = batch_cca(x, y, self._settings).correlations[:k]
+        total = correlations.sum() if self.reduction == "sum" else correlations.mean()
+        return -total.to(torch.promote_types(x.dtype, torch.float32))

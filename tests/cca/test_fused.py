@@ -1,0 +1,181 @@
+"""The fused step against Algorithm 1 in float64, and its backward against finite differences."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import gradcheck
+
+from ccal.cca.fused import Settings, batch_cca
+from ccal.cca.statistics import Moments
+from tests.reference import algorithm_1, correlated_views, cosines, ranking_loss, relative_error
+
+SQUARE = {
+    "aligned": Settings(aligned=True, k=3),
+    "canonical": Settings(k=3),
+    "newton-schulz": Settings(aligned=True, newton_schulz=True, k=3),
+}
+RIDGES = {
+    "absolute": {},
+    "relative": {"relative_ridge": True, "ridge_x": 0.3, "ridge_y": 0.1},
+}
+
+
+def running_statistics(d_x: int, d_y: int) -> list[Tensor]:
+    moments = Moments.of(*correlated_views(30, d_x, d_y, seed=7))
+    cov = moments.covariances()
+    return [moments.mean_x, moments.mean_y, cov.xx, cov.yy, cov.xy, torch.ones(()).double()]
+
+
+def leaves(m: int, d_x: int, d_y: int) -> tuple[Tensor, Tensor]:
+    x, y = correlated_views(m, d_x, d_y)
+    return x.requires_grad_(), y.requires_grad_()
+
+
+@pytest.mark.parametrize("momentum", [1.0, 0.3])
+@pytest.mark.parametrize("ridge", RIDGES)
+@pytest.mark.parametrize("name", SQUARE)
+def test_backward_for_any_loss(name: str, ridge: str, momentum: float) -> None:
+    settings = SQUARE[name]._replace(momentum=momentum, **RIDGES[ridge])
+    running = running_statistics(3, 3) if momentum < 1 else []
+    # Newton-Schulz does not know the correlations.
+    outputs = 2 if settings.newton_schulz else 3
+    assert gradcheck(lambda x, y: batch_cca(x, y, settings, running)[:outputs], leaves(10, 3, 3))
+
+
+@pytest.mark.parametrize("power", [0.0, 0.5, 1.0, 2.0])
+@pytest.mark.parametrize(("d_x", "d_y", "k"), [(4, 2, 2), (2, 5, 2), (4, 3, 1), (4, 4, 2)])
+def test_backward_of_canonical_coordinates(d_x: int, d_y: int, k: int, power: float) -> None:
+    def weighted(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        batch = batch_cca(x, y, Settings(k=k, power=power))
+        weights = batch.correlations[:k] ** power
+        return batch.x[:, :k] * weights, batch.y[:, :k] * weights, batch.correlations[:k]
+
+    assert gradcheck(weighted, leaves(12, d_x, d_y))
+
+
+@pytest.mark.parametrize("d", [2, 8, 32])
+@pytest.mark.parametrize("name", SQUARE)
+def test_loss_and_gradient_are_those_of_algorithm_1(name: str, d: int) -> None:
+    x, y = leaves(10 * d, d, d)
+    reference_x, reference_y, correlations = algorithm_1(x, y)
+    reference = ranking_loss(reference_x, reference_y)
+    expected = torch.autograd.grad(reference, (x, y))
+    batch = batch_cca(x, y, SQUARE[name]._replace(k=d))
+    loss = ranking_loss(batch.x, batch.y)
+    gradient = torch.autograd.grad(loss, (x, y))
+    assert abs(loss.item() - reference.item()) < 1e-10
+    for value, target in zip(gradient, expected, strict=True):
+        assert (value - target).abs().max() < 1e-10
+    if not SQUARE[name].newton_schulz:
+        torch.testing.assert_close(batch.correlations, correlations, rtol=1e-9, atol=1e-9)
+
+
+def test_frames_whiten_and_correlate() -> None:
+    x, y = correlated_views(100, 5, 3)
+    batch = batch_cca(x, y, Settings(k=3))
+    identity_x, identity_y = torch.eye(5).double(), torch.eye(3).double()
+    torch.testing.assert_close(batch.A.T @ (batch.xx + 1e-3 * identity_x) @ batch.A, identity_x)
+    torch.testing.assert_close(batch.B.T @ (batch.yy + 1e-3 * identity_y) @ batch.B, identity_y)
+    correlation = batch.A.T @ batch.xy @ batch.B
+    torch.testing.assert_close(correlation[:3], torch.diag(batch.correlations))
+    torch.testing.assert_close(correlation[3:], torch.zeros(2, 3).double())
+
+
+def test_aligned_and_canonical_cosines_agree() -> None:
+    x, y = correlated_views(200, 8, 8)
+    aligned, canonical = (batch_cca(x, y, Settings(aligned=a, k=8)) for a in (True, False))
+    torch.testing.assert_close(cosines(aligned.x, aligned.y), cosines(canonical.x, canonical.y))
+
+
+def gradients(x: Tensor, y: Tensor, settings: Settings) -> tuple[Tensor, Tensor]:
+    x, y = x.clone().requires_grad_(), y.clone().requires_grad_()
+    batch = batch_cca(x, y, settings)
+    k = int(settings.k)
+    weights = batch.correlations[:k].to(batch.x) ** settings.power
+    loss = ranking_loss(batch.x[:, :k] * weights, batch.y[:, :k] * weights)
+    return torch.autograd.grad(loss, (x, y))  # type: ignore[return-value]
+
+
+def repeated_correlations(m: int, d: int) -> tuple[Tensor, Tensor]:
+    """Exactly isotropic views whose canonical correlations come in two equal halves."""
+    basis = torch.linalg.qr(torch.randn(m, 2 * d + 1, dtype=torch.float64).index_fill_(
+        1, torch.tensor([0]), 1.0
+    )).Q[:, 1:]
+    rho = torch.tensor([0.9, 0.4]).double().repeat_interleave(d // 2)
+    x = basis[:, :d]
+    y = x * rho + basis[:, d:] * (1 - rho**2).sqrt()
+    return x * (m - 1) ** 0.5, y * (m - 1) ** 0.5
+
+
+def degenerate(name: str) -> tuple[Tensor, Tensor]:
+    m, d = 200, 16
+    x, y = correlated_views(m, d, d)
+    if name == "repeated correlations":
+        return repeated_correlations(m, d)
+    if name == "copied columns":
+        # Copied in both views: were one view alone short of a rank, the other would have axes to
+        # pair with nothing, in arbitrary order, and no gradient would be the right one.
+        x[:, 10:], y[:, :6] = x[:, :6], y[:, 10:]
+    if name == "constant columns":
+        x[:, :3], y[:, -5:] = 2.0, -1.0
+    if name == "ill conditioned":
+        x = x * torch.logspace(0, -4, d).double()
+    if name == "large mean":
+        x = x + 100
+    if name == "large scale":
+        x, y = 1e3 * x, 1e3 * y
+    return x, y
+
+
+@pytest.mark.parametrize(
+    ("settings", "limit"),
+    [
+        (Settings(aligned=True, k=16), 1e-3),
+        (Settings(k=16), 1e-3),
+        (Settings(aligned=True, newton_schulz=True, k=16), 1e-3),
+        (Settings(k=16, power=1.0), 1e-3),
+        (Settings(k=16, power=2.0), 1e-3),
+    ],
+)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ordinary",
+        "repeated correlations",
+        "copied columns",
+        "constant columns",
+        "ill conditioned",
+        "large mean",
+        "large scale",
+    ],
+)
+def test_float32_gradient_is_close_to_float64(name: str, settings: Settings, limit: float) -> None:
+    x, y = (view.float() for view in degenerate(name))
+    exact = gradients(x.double(), y.double(), settings)
+    for value, target in zip(gradients(x, y, settings), exact, strict=True):
+        assert relative_error(value, target) < limit
+
+
+def test_newton_schulz_equals_eigh() -> None:
+    x, y = correlated_views(500, 32, 32, dtype=torch.float32)
+    eigh = gradients(x, y, Settings(aligned=True, k=32))
+    products = gradients(x, y, Settings(aligned=True, newton_schulz=True, k=32))
+    for value, target in zip(products, eigh, strict=True):
+        assert relative_error(value, target) < 1e-5
+
+
+def test_double_backward_is_refused() -> None:
+    x, y = leaves(10, 2, 2)
+    (grad,) = torch.autograd.grad(batch_cca(x, y, Settings(k=2)).x.sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError):
+        grad.sum().backward()
+
+
+@pytest.mark.parametrize("name", SQUARE)
+def test_operators_keep_their_promises_to_the_compiler(name: str) -> None:
+    x, y = leaves(10, 3, 3)
+    running = running_statistics(3, 3)
+    arguments = (x, y, running, [float(v) for v in SQUARE[name]._replace(momentum=0.5)])
+    torch.library.opcheck(torch.ops.ccal.batch_cca.default, arguments)

@@ -1,0 +1,92 @@
+"""Two real processes that talk over gloo give the result of one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch import distributed as dist
+
+from ccal.cca import CCALayer, Moments
+from ccal.distributed import all_gather, all_reduce_sum
+from ccal.losses import PairwiseRankingLoss, TraceNormLoss
+from tests.reference import correlated_views
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "aligned": {},
+    "canonical": {"coordinates": "canonical"},
+    "running": {"momentum": 0.3},
+    "relative ridge": {"ridge": 0.2, "relative_ridge": True},
+    "weighted": {"power": 1.0, "k": 8},
+}
+
+
+def towers() -> tuple[nn.Module, nn.Module]:
+    torch.manual_seed(1)
+    return nn.Linear(12, 10).double(), nn.Linear(11, 10).double()
+
+
+def objective(x: Tensor, y: Tensor, arguments: dict[str, Any]) -> tuple[Tensor, list[Tensor]]:
+    """Two steps through towers, layer and loss; the second step meets running statistics."""
+    f, g = towers()
+    layer = CCALayer(10, **arguments)
+    layer(f(x.flip(0)), g(y.flip(0)))
+    xs, ys = layer(f(x), g(y))
+    loss = PairwiseRankingLoss(direction="both")(all_gather(xs), all_gather(ys))
+    loss = loss + 0.1 * TraceNormLoss()(f(x), g(y))
+    parameters = [*f.parameters(), *g.parameters()]
+    return loss, list(torch.autograd.grad(loss, parameters))
+
+
+def one_of_two(rank: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    meeting = f"file://{folder}/rendezvous"
+    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
+    x, y = correlated_views(1000, 12, 11)
+    mine = slice(0, 500) if rank == 0 else slice(500, 1000)
+    results: dict[str, Any] = {}
+    for name, arguments in VARIANTS.items():
+        loss, gradients = objective(x[mine], y[mine], arguments)
+        # Each rank computes the whole loss; the sum over ranks counts it twice.
+        results[name] = loss.detach(), [all_reduce_sum(g) / 2 for g in gradients]
+    uneven = slice(0, 300) if rank == 0 else slice(300, 1000)
+    moments = Moments.of(x[uneven], y[uneven]).all_reduce()
+    results["moments"] = moments.count, moments.covariances().xy
+    results["refit"] = CCALayer(12, 11).refit((x[uneven], y[uneven])).state_dict()
+    results["gathered"] = all_gather(x[uneven])
+    torch.save(results, f"{folder}/{rank}.pt")
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    if not (dist.is_available() and dist.is_gloo_available()):
+        pytest.skip("this build of torch has no gloo")
+    folder: Path = tmp_path_factory.mktemp("ranks")
+    torch.multiprocessing.spawn(one_of_two, (str(folder),), nprocs=2)  # type: ignore[no-untyped-call]
+    return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in (0, 1)]
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_two_ranks_of_500_are_one_rank_of_1000(name: str, ranks: list[dict[str, Any]]) -> None:
+    x, y = correlated_views(1000, 12, 11)
+    # The first step of a rank sees its own samples reversed; the order of samples does not matter.
+    loss, gradients = objective(x, y, VARIANTS[name])
+    for rank in ranks:
+        assert abs(rank[name][0].item() - loss.item()) < 1e-6
+        for value, expected in zip(rank[name][1], gradients, strict=True):
+            assert (value - expected).abs().max() < 1e-6
+
+
+def test_uneven_ranks_merge_exactly(ranks: list[dict[str, Any]]) -> None:
+    x, y = correlated_views(1000, 12, 11)
+    whole = Moments.of(x, y).covariances().xy
+    layer = CCALayer(12, 11).refit((x, y))
+    for rank in ranks:
+        assert rank["moments"][0] == 1000
+        torch.testing.assert_close(rank["moments"][1], whole, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(rank["refit"], layer.state_dict())
+        assert torch.equal(rank["gathered"], x)
