@@ -16,7 +16,10 @@ def algorithm_1(x: Tensor, y: Tensor, ridge: float = 1e-3) -> tuple[Tensor, Tens
     xx = x_bar.T @ x_bar / (m - 1) + ridge * torch.eye(x.shape[1], dtype=x.dtype)
     yy = y_bar.T @ y_bar / (m - 1) + ridge * torch.eye(y.shape[1], dtype=y.dtype)
     xy = x_bar.T @ y_bar / (m - 1)
-    cx, cy = torch.linalg.inv(torch.linalg.cholesky(xx)), torch.linalg.inv(torch.linalg.cholesky(yy))
+    cx, cy = (
+        torch.linalg.inv(torch.linalg.cholesky(xx)),
+        torch.linalg.inv(torch.linalg.cholesky(yy)),
+    )
     T = cx @ xy @ cy.T
     e, U = torch.linalg.eigh(T @ T.T)
     _, V = torch.linalg.eigh(T.T @ T)
@@ -35,7 +38,8 @@ def ranking_loss(x: Tensor, y: Tensor, margin: float = 0.5) -> Tensor:
 
 def cosines(x: Tensor, y: Tensor) -> Tensor:
     """All cosines between rows of x and rows of y."""
-    return (x / x.norm(dim=1, keepdim=True)) @ (y / y.norm(dim=1, keepdim=True)).T
+    scores: Tensor = (x / x.norm(dim=1, keepdim=True)) @ (y / y.norm(dim=1, keepdim=True)).T
+    return scores
 
 
 def correlated_views(
@@ -56,4 +60,4 @@ def correlated_views(
 def relative_error(value: Tensor, reference: Tensor) -> float:
     """Norm of the difference over the norm of the reference."""
     value, reference = value.double(), reference.double()
-    return ((value - reference).norm() / reference.norm()).item()
+    return float((value - reference).norm() / reference.norm())

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch import distributed as dist
+from torch.multiprocessing.spawn import spawn
 
 from ccal.cca import CCALayer, Moments
 from ccal.distributed import all_gather, all_reduce_sum
@@ -66,7 +67,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     if not (dist.is_available() and dist.is_gloo_available()):
         pytest.skip("this build of torch has no gloo")
     folder: Path = tmp_path_factory.mktemp("ranks")
-    torch.multiprocessing.spawn(one_of_two, (str(folder),), nprocs=2)  # type: ignore[no-untyped-call]
+    spawn(one_of_two, (str(folder),), nprocs=2)
     return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in (0, 1)]
 
 

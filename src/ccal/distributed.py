@@ -33,7 +33,7 @@ class _AllReduceSum(torch.autograd.Function):
         return total
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
         grad = grad.clone()
         dist.all_reduce(grad)
         return grad
@@ -55,7 +55,7 @@ class _AllGather(torch.autograd.Function):
         return torch.cat([part[:n] for part, n in zip(parts, rows, strict=True)])
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
         grad = grad.clone()
         dist.all_reduce(grad)
         return grad[ctx.first : ctx.first + ctx.length]

@@ -88,8 +88,12 @@ def layers(draw: st.DrawFn, d: int, dtype: torch.dtype) -> CCALayer:
     if kind == "weighted":
         power = draw(st.sampled_from([0.5, 1.0, 3.0]))
         return CCALayer(d, ridge=ridge, relative_ridge=relative, power=power)
-    solver = "newton-schulz" if kind == "products" else "eigh"
-    return CCALayer(d, ridge=ridge, relative_ridge=relative, solver=solver)
+    return CCALayer(
+        d,
+        ridge=ridge,
+        relative_ridge=relative,
+        solver="newton-schulz" if kind == "products" else "eigh",
+    )
 
 
 def assert_finite(loss: Tensor, x: Tensor, y: Tensor) -> None:

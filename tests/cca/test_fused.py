@@ -100,9 +100,9 @@ def gradients(x: Tensor, y: Tensor, settings: Settings) -> tuple[Tensor, Tensor]
 
 def repeated_correlations(m: int, d: int) -> tuple[Tensor, Tensor]:
     """Exactly isotropic views whose canonical correlations come in two equal halves."""
-    basis = torch.linalg.qr(torch.randn(m, 2 * d + 1, dtype=torch.float64).index_fill_(
-        1, torch.tensor([0]), 1.0
-    )).Q[:, 1:]
+    basis = torch.linalg.qr(
+        torch.randn(m, 2 * d + 1, dtype=torch.float64).index_fill_(1, torch.tensor([0]), 1.0)
+    ).Q[:, 1:]
     rho = torch.tensor([0.9, 0.4]).double().repeat_interleave(d // 2)
     x = basis[:, :d]
     y = x * rho + basis[:, d:] * (1 - rho**2).sqrt()

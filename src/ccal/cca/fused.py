@@ -20,15 +20,9 @@ from torch import Tensor
 
 from ccal import distributed
 from ccal.cca.checks import check_finite
-from ccal.cca.newton_schulz import polar_factor_newton_schulz, polar_tangent_newton_schulz
+from ccal.cca.newton_schulz import polar_factor_newton_schulz
 from ccal.cca.projections import aligned_frames, canonical_frames, ridge_floor, whitening
-from ccal.cca.spectral import (
-    FrameGradients,
-    antisymmetric,
-    canonical_gradients,
-    inverse_sum,
-    symmetric,
-)
+from ccal.cca.spectral import aligned_gradients, canonical_gradients
 from ccal.cca.statistics import Moments
 from ccal.errors import InputError
 
@@ -81,9 +75,7 @@ class BatchCCA(NamedTuple):
     xy: Tensor
 
 
-def batch_cca(
-    x: Tensor, y: Tensor, settings: Settings, running: Sequence[Tensor] = ()
-) -> BatchCCA:
+def batch_cca(x: Tensor, y: Tensor, settings: Settings, running: Sequence[Tensor] = ()) -> BatchCCA:
     """Project a batch onto its own full frames, with gradients through their computation.
 
     `x` (m, d_x) and `y` (m, d_y) are checked pairs; half precision is raised to float32.
@@ -122,7 +114,7 @@ def _with_ridge(
 
 
 class _Whitened(NamedTuple):
-    count: int
+    samples: int
     momentum: float
     shift_x: Tensor  # mean of the batch minus mean of the statistics
     shift_y: Tensor
@@ -183,9 +175,7 @@ def _frames(
 
 
 @torch.library.custom_op("ccal::batch_cca", mutates_args=())
-def _forward(
-    x: Tensor, y: Tensor, running: list[Tensor], settings: list[float]
-) -> list[Tensor]:
+def _forward(x: Tensor, y: Tensor, running: list[Tensor], settings: list[float]) -> list[Tensor]:
     s = Settings(*settings)
     with torch.autocast(x.device.type, enabled=False):
         (xc, mean_x), (yc, mean_y) = _centre(x, "x"), _centre(y, "y")
@@ -200,7 +190,7 @@ def _forward(
         # The samples are centred at their own mean, the frames at that of the statistics.
         x_frame = torch.addmm(((mean_x - white.statistics[0]) @ A).to(x), xc, A.to(x))
         y_frame = torch.addmm(((mean_y - white.statistics[1]) @ B).to(y), yc, B.to(y))
-    facts = [white.count, white.momentum, white.share_x, white.share_y]
+    facts = [white.samples, white.momentum, white.share_x, white.share_y]
     shifts = [white.shift_x, white.shift_y]
     outputs = [x_frame, y_frame, d, A, B, *white.statistics, divisor, *shifts]
     return [*(t.contiguous() for t in outputs), torch.tensor(facts, dtype=torch.float64)]
@@ -218,32 +208,6 @@ def _(x: Tensor, y: Tensor, running: list[Tensor], settings: list[float]) -> lis
     return [x.new_empty(x.shape), y.new_empty(y.shape), *map(wide.new_empty, shapes), facts]
 
 
-def _aligned_gradients(
-    P: Tensor, R: Tensor, grad_d: Tensor, d: Tensor, divisor: Tensor, newton_schulz: bool
-) -> FrameGradients:
-    """Gradient with respect to the covariances in the frames A = Wx' Q, B = Wy'.
-
-    H = A' Sxy B = V diag(d) V' is symmetric. The rotation of A against B solves a Lyapunov equation
-    in H, diagonal in V; the rotation of both is that of the Cholesky factor behind Wy.
-    """
-    p, common = antisymmetric(P), antisymmetric(P + R).triu(1)
-    if newton_schulz:
-        H = divisor.to(P.dtype)
-        W = polar_tangent_newton_schulz(divisor, p.double()).to(P.dtype)
-    else:
-        V = divisor.to(P.dtype)
-        H = (V * d.to(P.dtype)) @ V.mT
-        W = V @ (2 * (V.mT @ p @ V) * inverse_sum(d, P.dtype)) @ V.mT
-    turn = symmetric(W @ H)
-    Nx = -(symmetric(P) + turn) / 2
-    Ny = -(symmetric(R) - turn) / 2 - symmetric(common)
-    if not newton_schulz and bool(grad_d.any()):
-        stretch = (V * (d * grad_d / 2).to(P.dtype)) @ V.mT
-        Nx, Ny = Nx - stretch, Ny - stretch
-        W = W + (V * grad_d.to(P.dtype)) @ V.mT
-    return FrameGradients(W, Nx, Ny)
-
-
 class _View(NamedTuple):
     """One view's part in the backward."""
 
@@ -259,7 +223,7 @@ class _View(NamedTuple):
 
 
 def _view_gradient(view: _View, other: _View, W: Tensor, momentum: float, count: int) -> Tensor:
-    """dL/dX from the gradient in the frames; `W` leads from the other view's frame to this one's."""
+    """dL/dX from the gradient in the frames; `W` leads from the other view's frame to this one."""
     scale = momentum / (count - 1)
     N, W, At = view.N * (2 * scale), W * scale, view.A.mT.to(view.frame)
     inner = torch.addmm(view.grad, view.frame, N).addmm_(other.frame, W)
@@ -286,7 +250,7 @@ def _backward(
             sums = [distributed.all_reduce_sum(t) for t in sums]
         P, R, sum_x, sum_y, grad_d = sums
         if s.aligned:
-            W, Nx, Ny = _aligned_gradients(P, R, grad_d, d, divisor, bool(s.newton_schulz))
+            W, Nx, Ny = aligned_gradients(P, R, grad_d, d, divisor, bool(s.newton_schulz))
         else:
             W, Nx, Ny = canonical_gradients(P, R, grad_d, d, k=int(s.k), power=s.power)
         mean_x, mean_y = ((m + c).to(x) for m, c in ((mean_x, shift_x), (mean_y, shift_y)))

@@ -47,8 +47,8 @@ class CCALayer(nn.Module):
         k: components to keep; min(dim_x, dim_y) if not given.
         coordinates: "canonical" gives component-wise correlated coordinates, sorted by correlation.
             "aligned" gives a rotation of them, common to both views, that depends smoothly on the
-            batch; it needs k = dim_x = dim_y and power = 0, where it is the default. Cosines, and so
-            retrieval and every loss of cosines, are the same in both.
+            batch; it needs k = dim_x = dim_y and power = 0, where it is the default. Cosines, and
+            so retrieval and every loss of cosines, are the same in both.
         ridge: added to the diagonal of both covariances, or a pair (ridge_x, ridge_y).
         relative_ridge: the ridge counts in units of the view's mean variance.
         momentum: weight of the batch in exponentially averaged statistics; 1 (the paper's) takes
@@ -123,20 +123,22 @@ class CCALayer(nn.Module):
         self.ridge_x, self.ridge_y, self.relative_ridge = ridge_x, ridge_y, relative_ridge
         self.sync, self.solver = sync, solver
         self._warned = False
-        for name, shape in (
-            ("mean_x", (dim_x,)),
-            ("mean_y", (dim_y,)),
-            ("projection_x", (dim_x, k)),
-            ("projection_y", (dim_y, k)),
-            ("correlations", (k,)),
-        ):
-            self.register_buffer(name, torch.zeros(shape, dtype=torch.float64))
+        self._register("mean_x", dim_x)
+        self._register("mean_y", dim_y)
+        self._register("projection_x", dim_x, k)
+        self._register("projection_y", dim_y, k)
+        self._register("correlations", k)
         self.register_buffer("samples_seen", torch.zeros((), dtype=torch.long))
         if momentum < 1:
-            shapes = ((dim_x,), (dim_y,), (dim_x, dim_x), (dim_y, dim_y), (dim_x, dim_y))
-            for name, shape in zip(_RUNNING, shapes, strict=True):
-                self.register_buffer(name, torch.zeros(shape, dtype=torch.float64))
+            self._register("running_mean_x", dim_x)
+            self._register("running_mean_y", dim_y)
+            self._register("running_xx", dim_x, dim_x)
+            self._register("running_yy", dim_y, dim_y)
+            self._register("running_xy", dim_x, dim_y)
             self.register_buffer("running_batches", torch.zeros((), dtype=torch.long))
+
+    def _register(self, name: str, *shape: int) -> None:
+        self.register_buffer(name, torch.zeros(shape, dtype=torch.float64))
 
     def extra_repr(self) -> str:
         """The settings that matter, for `print(layer)`."""
@@ -280,7 +282,7 @@ class CCALayer(nn.Module):
             moved = fn(buffer)
             return moved if moved.dtype == buffer.dtype else buffer.to(moved.device)
 
-        super()._apply(keep_precision, recurse)
+        super()._apply(keep_precision, recurse)  # type: ignore[no-untyped-call]
         return self
 
 

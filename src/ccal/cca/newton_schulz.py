@@ -88,7 +88,8 @@ def fastest_solver(size: int, device: str) -> Solver:
 
     def eigh() -> Tensor:
         _, V = torch.linalg.eigh(T.mT @ T)
-        return V @ (V.mT @ T @ V) @ V.mT
+        result: Tensor = V @ (V.mT @ T @ V) @ V.mT
+        return result
 
     def newton_schulz() -> Tensor:
         return polar_tangent_newton_schulz(T, polar_factor_newton_schulz(T))

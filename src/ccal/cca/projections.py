@@ -25,7 +25,7 @@ __all__ = [
 
 
 def ridge_floor(cov: Tensor, precision: torch.dtype = torch.float64) -> Tensor:
-    """Smallest ridge that keeps `cov` positive definite, if its entries are exact to `precision`."""
+    """Smallest ridge that keeps `cov`, exact to `precision`, positive definite."""
     share = max(len(cov), 64) * torch.finfo(precision).eps
     floor = share * cov.detach().diagonal().sum()
     return torch.where(floor > 0, floor, 1.0)
@@ -51,7 +51,8 @@ def whitening(cov: Tensor) -> Tensor:
     A sample x (a column) is whitened as W x; a batch of rows X as X W'.
     """
     identity = torch.eye(len(cov), dtype=cov.dtype, device=cov.device)
-    return torch.linalg.solve_triangular(torch.linalg.cholesky(cov), identity, upper=False)
+    W: Tensor = torch.linalg.solve_triangular(torch.linalg.cholesky(cov), identity, upper=False)
+    return W
 
 
 def whitened_cross_covariance(xx: Tensor, yy: Tensor, xy: Tensor) -> Tensor:
@@ -67,7 +68,7 @@ class _PolarFactor(torch.autograd.Function):
         return U[:, : len(d)] @ V[:, : len(d)].mT
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         U, d, V = ctx.saved_tensors
         M, r = U.mT @ grad @ V, len(d)
@@ -76,7 +77,8 @@ class _PolarFactor(torch.autograd.Function):
         W[:r, :r] = (M[:r, :r] - M[:r, :r].mT) * inverse_sum(d, d.dtype)
         W[r:, :r] = M[r:, :r] * inverse
         W[:r, r:] = M[:r, r:] * inverse[:, None]
-        return U @ W @ V.mT
+        grad_T: Tensor = U @ W @ V.mT
+        return grad_T
 
 
 def polar_factor(T: Tensor) -> Tensor:
@@ -127,7 +129,7 @@ class _CanonicalProjections(torch.autograd.Function):
         return A[:, :k].clone(), B[:, :k].clone(), d[:k].clone()
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    @torch.autograd.function.once_differentiable
     def backward(
         ctx: Any, grad_A: Tensor, grad_B: Tensor, grad_d: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, None]:

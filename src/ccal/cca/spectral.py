@@ -22,14 +22,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ccal.cca.newton_schulz import polar_tangent_newton_schulz
+
 __all__ = [
     "FrameGradients",
     "SingularFrames",
-    "antisymmetric",
+    "aligned_gradients",
     "canonical_gradients",
     "inverse_sum",
     "singular_frames",
-    "symmetric",
 ]
 
 
@@ -49,12 +50,12 @@ class FrameGradients(NamedTuple):
     Ny: Tensor
 
 
-def symmetric(M: Tensor) -> Tensor:
+def _symmetric(M: Tensor) -> Tensor:
     """(M + M') / 2."""
     return (M + M.mT) / 2
 
 
-def antisymmetric(M: Tensor) -> Tensor:
+def _antisymmetric(M: Tensor) -> Tensor:
     """(M - M') / 2."""
     return (M - M.mT) / 2
 
@@ -87,21 +88,22 @@ def _inverse_gap(d: Tensor, precision: torch.dtype) -> Tensor:
     """1 / (d_j - d_i), turning smoothly to 0 for gaps below the square root of the precision."""
     gap = d - d[:, None]
     width = (torch.finfo(precision).eps ** 0.5 * d[:1]).clamp_min(torch.finfo(d.dtype).tiny ** 0.5)
-    return (gap / (gap.square() + width.square())).to(precision)
+    guarded: Tensor = gap / (gap.square() + width.square())
+    return guarded.to(precision)
 
 
 def _weighted_common_rotation(C: Tensor, d: Tensor, k: int, power: float) -> Tensor:
     """Common rotation over the gap, for coordinates weighted by d^power whose weights nearly tie.
 
     A loss of weighted cosines is invariant to rotations of the *weighted* coordinates. Seen there,
-    M_ij = w_i C_ij / w_j is symmetric and meets the divided difference (w_j^2 - w_i^2) / (d_j - d_i),
-    which is finite at ties; what is left of M is antisymmetric and meets the guarded gap.
+    M_ij = w_i C_ij / w_j is symmetric, and meets the divided difference of w^2 in d, which is
+    finite at ties; what is left of M is antisymmetric and meets the guarded gap.
     """
     d = d[:k]
     w = d**power
     M = w[:, None] * C[:k, :k].double() / w
     gap, middle = d - d[:, None], (d + d[:, None]) / 2
-    near = gap.abs() < 1e-4 * middle
+    near = gap.abs() < 1e-5 * middle
     difference = torch.where(
         near,
         2 * power * middle ** (2 * power - 1),
@@ -109,7 +111,7 @@ def _weighted_common_rotation(C: Tensor, d: Tensor, k: int, power: float) -> Ten
     )
     guarded = _inverse_gap(d, C.dtype) * (w.square() + w.square()[:, None])
     scale = 2 * w * w[:, None]
-    return ((symmetric(M) * difference + antisymmetric(M) * guarded) / scale).to(C.dtype)
+    return ((_symmetric(M) * difference + _antisymmetric(M) * guarded) / scale).to(C.dtype)
 
 
 def canonical_gradients(
@@ -126,16 +128,42 @@ def canonical_gradients(
         P, R = (torch.nn.functional.pad(m, (0, size - len(m)) * 2) for m in (P, R))
         grad_d, d = (torch.nn.functional.pad(v, (0, size - len(v))) for v in (grad_d, d))
     C = P + R
-    W = antisymmetric(C) * _inverse_gap(d, P.dtype)
+    W = _antisymmetric(C) * _inverse_gap(d, P.dtype)
     if power:
         close = (d[:k] - d[:k, None]).abs() < 0.1 * torch.maximum(d[:k], d[:k, None])
         rotation = _weighted_common_rotation(C, d, k, power)
         alive = d[:k] > 64 * torch.finfo(P.dtype).eps * d[0]
         W[:k, :k] = torch.where(close & alive & alive[:, None], rotation, W[:k, :k])
         W.diagonal().zero_()
-    W += antisymmetric(P - R) * inverse_sum(d, P.dtype)
+    W += _antisymmetric(P - R) * inverse_sum(d, P.dtype)
     W.diagonal().add_(grad_d.to(P.dtype))
     weights = d.to(P.dtype)
-    Nx = -symmetric(P + W * weights) / 2
-    Ny = -symmetric(R + weights[:, None] * W) / 2
+    Nx = -_symmetric(P + W * weights) / 2
+    Ny = -_symmetric(R + weights[:, None] * W) / 2
     return FrameGradients(W[:d_x, :d_y], Nx[:d_x, :d_x], Ny[:d_y, :d_y])
+
+
+def aligned_gradients(
+    P: Tensor, R: Tensor, grad_d: Tensor, d: Tensor, divisor: Tensor, newton_schulz: bool
+) -> FrameGradients:
+    """Gradient with respect to the covariances in the frames A = Wx' Q, B = Wy'.
+
+    H = A' Sxy B = V diag(d) V' is symmetric. The rotation of A against B solves a Lyapunov equation
+    in H, diagonal in V; the rotation of both is that of the Cholesky factor behind Wy.
+    """
+    p, common = _antisymmetric(P), _antisymmetric(P + R).triu(1)
+    if newton_schulz:
+        H = divisor.to(P.dtype)
+        W = polar_tangent_newton_schulz(divisor, p.double()).to(P.dtype)
+    else:
+        V = divisor.to(P.dtype)
+        H = (V * d.to(P.dtype)) @ V.mT
+        W = V @ (2 * (V.mT @ p @ V) * inverse_sum(d, P.dtype)) @ V.mT
+    turn = _symmetric(W @ H)
+    Nx = -(_symmetric(P) + turn) / 2
+    Ny = -(_symmetric(R) - turn) / 2 - _symmetric(common)
+    if not newton_schulz and bool(grad_d.any()):
+        stretch = (V * (d * grad_d / 2).to(P.dtype)) @ V.mT
+        Nx, Ny = Nx - stretch, Ny - stretch
+        W = W + (V * grad_d.to(P.dtype)) @ V.mT
+    return FrameGradients(W, Nx, Ny)

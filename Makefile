@@ -1,0 +1,42 @@
+# `make demo` and `make test` need Python 3.11 or later, make and git; they set up the rest in .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+# bf16 kernels kill the process on machines that advertise AMX wrongly.
+export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
+
+.PHONY: help demo test test-all lint bench clean
+help:
+	@echo "make demo      set up, then let left halves of digits find their right halves"
+	@echo "make test      set up, then lint, type-check and test"
+	@echo "make test-all  the same with the slow tests"
+	@echo "make bench     measure speed and accuracy against peers (quiet machine, some minutes)"
+	@echo "make clean     remove the virtual environment and caches"
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "ccal needs Python 3.11 or later")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: $(STAMP)
+	$(BIN)/python -m ccal.demo
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/python -m pytest -m 'not slow'
+
+test-all: lint
+	$(BIN)/python -m pytest
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

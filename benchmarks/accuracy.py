@@ -1,0 +1,100 @@
+"""Error of the float32 gradient against float64, on ordinary and degenerate batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from benchmarks.peers import by_svd, released
+from benchmarks.timing import Row, show
+from ccal.cca.fused import Settings, batch_cca
+from ccal.losses import PairwiseRankingLoss
+
+D, M = 32, 500
+
+
+def _whiten(x: Tensor) -> Tensor:
+    white: Tensor = torch.linalg.qr(x - x.mean(0)).Q * (len(x) - 1) ** 0.5
+    return white
+
+
+def batches() -> dict[str, tuple[Tensor, Tensor]]:
+    """Float64 batches, named by what is awkward about them."""
+    generator = torch.Generator().manual_seed(0)
+
+    def noise(d: int = D) -> Tensor:
+        return torch.randn(M, d, generator=generator, dtype=torch.float64)
+
+    x, mixing = noise(), torch.randn(D, D, generator=generator, dtype=torch.float64)
+    y = x @ mixing / D**0.5 + noise()
+    basis = _whiten(noise(2 * D))
+    rho = torch.tensor([0.9, 0.4]).double().repeat_interleave(D // 2)
+    tied = basis[:, :D] * rho + basis[:, D:] * (1 - rho**2).sqrt()
+    copied_x, copied_y = x.clone(), y.clone()
+    copied_x[:, 20:], copied_y[:, 20:] = x[:, :12], y[:, :12]
+    constant_x, constant_y = x.clone(), y.clone()
+    constant_x[:, :4], constant_y[:, :4] = 1.0, 2.0
+    return {
+        "ordinary": (x, y),
+        "identical views": (x, x.clone()),
+        "repeated correlations": (basis[:, :D], tied),
+        "copied columns": (copied_x, copied_y),
+        "constant columns": (constant_x, constant_y),
+        "ill-conditioned (1e8)": (x * torch.logspace(0, -4, D).double(), y),
+        "scale 1000": (1000 * x, 1000 * y),
+    }
+
+
+Project = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+def gradient(project: Project, x: Tensor, y: Tensor) -> Tensor:
+    x, y = x.clone().requires_grad_(), y.clone().requires_grad_()
+    try:
+        loss = PairwiseRankingLoss()(*project(x, y))
+        return torch.cat(torch.autograd.grad(loss, (x, y))).double()
+    except RuntimeError:  # LinAlgError, which torch does not export for type checkers
+        return torch.full((2 * len(x), x.shape[1]), torch.nan).double()
+
+
+def ours(**options: bool) -> Project:
+    def project(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        batch = batch_cca(x, y, Settings(k=x.shape[1], **options))
+        return batch.x, batch.y
+
+    return project
+
+
+def accuracy_rows() -> list[Row]:
+    """Relative error of each formulation's float32 gradient; the float64 layer is the reference,
+    which the tests compare with Algorithm 1 to 1e-10."""
+    variants: dict[str, Project] = {
+        "layer (aligned)": ours(aligned=True),
+        "layer (canonical)": ours(),
+        "layer (newton-schulz)": ours(aligned=True, newton_schulz=True),
+        "released": released,
+        "autograd svd": by_svd,
+    }
+    rows: list[Row] = []
+    for name, (x, y) in batches().items():
+        x, y = x.float(), y.float()
+        exact = gradient(ours(aligned=True), x.double(), y.double())
+        errors = {
+            variant: (gradient(project, x, y) - exact).norm() / exact.norm()
+            for variant, project in variants.items()
+        }
+        rows.append({"batch": name, **{v: f"{error.item():.1e}" for v, error in errors.items()}})
+    return rows
+
+
+def main() -> dict[str, list[Row]]:
+    """Run, print, and return the table."""
+    rows = accuracy_rows()
+    show(f"Relative error of the float32 gradient, d = {D}, m = {M}", rows)
+    return {"gradient error": rows}
+
+
+if __name__ == "__main__":
+    main()
