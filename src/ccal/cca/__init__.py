@@ -1,6 +1,7 @@
 """The mathematics: statistics of paired views, CCA's projections, and the layer made of them."""
 
 from ccal.cca.layer import CCALayer
+from ccal.cca.linear import CCA
 from ccal.cca.newton_schulz import polar_factor_newton_schulz
 from ccal.cca.projections import (
     add_ridge,
@@ -12,6 +13,7 @@ from ccal.cca.projections import (
 from ccal.cca.statistics import Covariances, Moments
 
 __all__ = [
+    "CCA",
     "CCALayer",
     "Covariances",
     "Moments",

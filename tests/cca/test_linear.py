@@ -1,0 +1,505 @@
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from sklearn import cross_decomposition
+from sklearn.base import clone
+from sklearn.datasets import load_linnerud
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.validation import check_is_fitted
+
+from ccal.cca.linear import CCA
+from ccal.errors import InputError, NotFittedError
+
+Array = NDArray[np.float64]
+
+
+def pairs(n: int = 400, dim_x: int = 12, dim_y: int = 9, seed: int = 0) -> tuple[Array, Array]:
+    """Two views of five shared factors, with noise, means and unequal scales."""
+    rng = np.random.default_rng(seed)
+    shared = rng.normal(size=(n, 5))
+    X = shared @ rng.normal(size=(5, dim_x)) + rng.normal(size=(n, dim_x))
+    Y = shared @ rng.normal(size=(5, dim_y)) + rng.normal(size=(n, dim_y))
+    return X * np.logspace(-1, 1, dim_x) + 3, Y - 7
+
+
+def reference(X: Array, Y: Array, ridge: tuple[float, float]) -> tuple[Array, Array, Array]:
+    """CCA as one generalised symmetric eigenproblem, solved by LAPACK."""
+    d = X.shape[1]
+    C = np.cov(X.T, Y.T)
+    left, right = C.copy(), C.copy()
+    left[:d, :d], left[d:, d:] = 0, 0
+    right[:d, d:], right[d:, :d] = 0, 0
+    right[:d, :d] += ridge[0] * np.eye(d)
+    right[d:, d:] += ridge[1] * np.eye(len(C) - d)
+    values, vectors = scipy.linalg.eigh(left, right)
+    k = min(d, len(C) - d)
+    vectors = vectors[:, ::-1][:, :k] * np.sqrt(2)
+    sign = np.sign(vectors[:d][np.abs(vectors[:d]).argmax(0), np.arange(k)])
+    return values[::-1][:k], vectors[:d] * sign, vectors[d:] * sign
+
+
+def assert_same(a: CCA, b: CCA, atol: float = 1e-8) -> None:
+    np.testing.assert_allclose(a.correlations_, b.correlations_, atol=atol)
+    np.testing.assert_allclose(a.ridge_, b.ridge_, rtol=atol)
+    for name in ("x_projection_", "y_projection_", "x_mean_", "y_mean_"):
+        one, two = getattr(a, name), getattr(b, name)
+        np.testing.assert_allclose(one, two, atol=atol * max(1, np.abs(two).max()))
+    assert a.n_samples_seen_ == b.n_samples_seen_
+
+
+def test_linnerud() -> None:
+    X, Y = load_linnerud(return_X_y=True)
+    cca = CCA(ridge=0, power=0).fit(X, Y)
+    np.testing.assert_allclose(cca.correlations_, [0.795608, 0.200556, 0.072570], atol=1e-6)
+    assert cca.ridge_ == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("ridge", [0.0, 0.3, (0.01, 5.0)])
+def test_equals_the_generalised_eigenproblem(ridge: float | tuple[float, float]) -> None:
+    X, Y = pairs()
+    cca = CCA(ridge=ridge, relative_ridge=False).fit(X, Y)
+    pair = ridge if isinstance(ridge, tuple) else (ridge, ridge)
+    correlations, A, B = reference(X, Y, pair)
+    np.testing.assert_allclose(cca.correlations_, correlations, atol=1e-10)
+    np.testing.assert_allclose(cca.x_projection_, A, atol=1e-8 * np.abs(A).max())
+    np.testing.assert_allclose(cca.y_projection_, B, atol=1e-8 * np.abs(B).max())
+
+
+def test_correlations_are_those_of_scikit_learn() -> None:
+    X, Y = pairs()
+    ours = CCA(4, ridge=0).fit(X, Y)
+    theirs = cross_decomposition.CCA(4, max_iter=5000, tol=1e-10).fit(X, Y)
+    xs, ys = theirs.transform(X, Y)
+    correlations = [np.corrcoef(xs[:, i], ys[:, i])[0, 1] for i in range(4)]
+    np.testing.assert_allclose(ours.correlations_, correlations, atol=1e-3)
+
+
+def test_scores_are_white_and_correlate_as_promised() -> None:
+    X, Y = pairs()
+    cca = CCA(ridge=0, power=0)
+    xs, ys = cca.fit_transform(X, Y)
+    k = len(cca.correlations_)
+    joint = np.cov(xs.T, ys.T)
+    np.testing.assert_allclose(joint[:k, :k], np.eye(k), atol=1e-9)
+    np.testing.assert_allclose(joint[k:, k:], np.eye(k), atol=1e-9)
+    np.testing.assert_allclose(joint[:k, k:], np.diag(cca.correlations_), atol=1e-9)
+
+
+def test_the_ridge_is_relative_to_the_mean_variance() -> None:
+    X, Y = pairs()
+    cca = CCA(ridge=(0.5, 2.0)).fit(X, Y)
+    expected = 0.5 * X.var(0, ddof=1).mean(), 2.0 * Y.var(0, ddof=1).mean()
+    np.testing.assert_allclose(cca.ridge_, expected)
+    A = cca.x_projection_
+    white = A.T @ (np.cov(X.T) + cca.ridge_[0] * np.eye(12)) @ A
+    np.testing.assert_allclose(white, np.eye(A.shape[1]), atol=1e-10)
+
+
+def test_power_weighs_the_scores() -> None:
+    X, Y = pairs()
+    plain, weighted = CCA(power=0).fit(X, Y), CCA(power=1.5).fit(X, Y)
+    np.testing.assert_allclose(
+        plain.transform(X) * plain.correlations_**1.5, weighted.transform(X), atol=1e-12
+    )
+    np.testing.assert_array_equal(plain.x_projection_, weighted.x_projection_)
+
+
+@pytest.mark.parametrize(("dim_x", "dim_y"), [(90, 7), (7, 90), (90, 120), (60, 61)])
+@pytest.mark.parametrize("ridge", [1e-3, (0.1, 3.0)])
+def test_dual_equals_primal(dim_x: int, dim_y: int, ridge: float | tuple[float, float]) -> None:
+    X, Y = pairs(60, dim_x, dim_y)
+    # partial_fit never leaves the primal form.
+    assert_same(CCA(ridge=ridge).fit(X, Y), CCA(ridge=ridge).partial_fit(X, Y))
+    assert_same(CCA(3, ridge=ridge).fit(X, Y), CCA(3, ridge=ridge).partial_fit(X, Y))
+
+
+def test_more_features_than_samples_never_meet_in_a_square_matrix(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(30, 40_000)), rng.normal(size=(30, 5))
+    sizes: list[int] = []
+
+    def watch(allocate: Callable[..., Array]) -> Callable[..., Array]:
+        def watched(shape: Any, *args: Any, **options: Any) -> Array:
+            sizes.append(int(np.prod(shape)))
+            return allocate(shape, *args, **options)
+
+        return watched
+
+    monkeypatch.setattr(np, "zeros", watch(np.zeros))
+    monkeypatch.setattr(np, "empty", watch(np.empty))
+    cca = CCA(3).fit(X, Y)
+    assert cca.x_projection_.shape == (40_000, 3)
+    assert max(sizes) <= X.size
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 37, 400, None])
+def test_fit_partial_fit_and_memory_maps_agree(tmp_path: Path, chunk_rows: int | None) -> None:
+    X, Y = pairs()
+    whole = CCA(4).fit(X, Y)
+    assert_same(CCA(4, chunk_rows=chunk_rows).fit(X, Y), whole)
+    parts = CCA(4, chunk_rows=chunk_rows)
+    for rows in (slice(0, 1), slice(1, 150), slice(150, 400)):
+        parts.partial_fit(X[rows], Y[rows])
+    assert_same(parts, whole)
+    assert_same(CCA(4).fit(X[:200], Y[:200]).partial_fit(X[200:], Y[200:]), whole)
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "y.npy", Y)
+    mapped = [np.load(tmp_path / f"{v}.npy", mmap_mode="r") for v in "xy"]
+    assert_same(CCA(4, chunk_rows=chunk_rows).fit(*mapped), whole)
+    assert_same(CCA(4).fit(torch.from_numpy(X), torch.from_numpy(Y)), whole)
+
+
+def test_a_memory_map_is_read_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, Y = pairs(5000)
+    np.save(tmp_path / "x.npy", X.astype(np.float32))
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    largest: list[int] = []
+    copyto = np.copyto
+
+    def watch(out: Array, block: NDArray[Any], **options: Any) -> None:
+        largest.append(len(block))
+        copyto(out, block, **options)
+
+    monkeypatch.setattr(np, "copyto", watch)
+    cca = CCA(ridge="auto", chunk_rows=100).fit(mapped, Y)
+    assert max(largest) == 100
+    assert sum(largest) == 2 * 5000, "one pass over each view"
+    assert cca.n_samples_seen_ == 5000
+
+
+def test_statistics_survive_a_large_mean_and_drift() -> None:
+    X, Y = pairs(1000)
+    drift = np.linspace(0, 1, 1000)[:, None]
+    exact = CCA(ridge=0).fit(X + drift, Y)
+    shifted = CCA(ridge=0, chunk_rows=50).fit(X + drift + 1e6, Y - 1e6)
+    np.testing.assert_allclose(shifted.correlations_, exact.correlations_, atol=1e-8)
+
+
+def test_output_follows_the_input() -> None:
+    X, Y = pairs()
+    cca = CCA(3).fit(X, Y)
+    assert cca.transform(X).dtype == np.float64
+    assert cca.transform(X.astype(np.float32)).dtype == np.float32
+    assert cca.transform(X.astype(np.float16)).dtype == np.float32
+    assert cca.transform(X.astype(np.int64)).dtype == np.float64
+    assert cca.transform(X.tolist()).dtype == np.float64
+    xs, ys = cca.transform(torch.from_numpy(X).float(), Y)
+    assert isinstance(xs, torch.Tensor)
+    assert xs.dtype == torch.float32
+    assert isinstance(ys, np.ndarray)
+    np.testing.assert_allclose(xs.numpy(), cca.transform(X), atol=1e-5)
+    np.testing.assert_array_equal(cca.transform_y(Y), cca.transform(None, Y))
+    np.testing.assert_array_equal(cca.transform_y(Y), ys)
+    assert cca.transform(X[:0]).shape == (0, 3)
+
+
+def test_integers_are_samples_too() -> None:
+    X, Y = load_linnerud(return_X_y=True)
+    assert_same(CCA().fit(X.astype(np.int32), Y), CCA().fit(X, Y))
+    assert_same(CCA().fit(torch.from_numpy(X).int(), Y), CCA().fit(X, Y))
+
+
+def test_score_is_the_mean_reciprocal_rank_of_both_directions() -> None:
+    X, Y = pairs()
+    cca = CCA(4).fit(X, Y)
+    xs, ys = cca.transform(X, Y)
+    xs, ys = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in (xs, ys))
+    cosines = xs @ ys.T
+    reciprocals = [
+        1 / (1 + (row > row[i]).sum()) for m in (cosines, cosines.T) for i, row in enumerate(m)
+    ]
+    assert cca.score(X, Y) == pytest.approx(np.mean(reciprocals))
+
+
+def test_scikit_learn_tools() -> None:
+    X, Y = pairs()
+    cca = CCA(3, ridge=(0.5, 0.25), power=0)
+    copy = clone(cca)
+    assert copy.get_params() == cca.get_params()
+    assert repr(copy) == "CCA(n_components=3, ridge=(0.5, 0.25), power=0)"
+    with pytest.raises(Exception, match="not fitted"):
+        check_is_fitted(cca)
+    grid = GridSearchCV(CCA(), {"ridge": [1e-3, 1.0], "n_components": [2, 5]}, cv=3).fit(X, Y)
+    check_is_fitted(grid.best_estimator_)
+    assert grid.best_score_ == grid.cv_results_["mean_test_score"].max()
+    pipe = make_pipeline(StandardScaler(), CCA(3)).fit(X, Y)
+    direct = CCA(3).fit(StandardScaler().fit_transform(X), Y)
+    np.testing.assert_allclose(
+        pipe.transform(X), direct.transform(StandardScaler().fit_transform(X))
+    )
+    assert pipe.score(X, Y) == pytest.approx(direct.score(StandardScaler().fit_transform(X), Y))
+    assert pipe[-1].n_features_in_ == 12
+
+
+def test_parameters_are_checked_by_fit_not_before() -> None:
+    X, Y = pairs()
+    assert CCA().set_params(ridge=-1.0).get_params()["ridge"] == -1.0
+    bad: dict[str, list[Any]] = {
+        "n_components": [0, -1, 2.5, "3", True, 10],
+        "ridge": [-1.0, "Auto", (1.0,), (1.0, -1.0), np.nan, None, np.inf],
+        "power": [-0.5, "big", None],
+        "validation_fraction": [0, 1, 1.5, "half"],
+        "random_state": [-1, 0.5],
+        "chunk_rows": [0, 1.5],
+    }
+    for name, values in bad.items():
+        for value in values:
+            with pytest.raises(InputError, match=name):
+                CCA().set_params(**{name: value}).fit(X, Y)
+    with pytest.raises(InputError, match="no parameter 'rigde'"):
+        CCA().set_params(rigde=1)
+    with pytest.raises(InputError, match="n_components"):
+        CCA(9).fit(X[:9], Y[:9])
+
+
+def test_bad_data_is_met_at_the_door() -> None:
+    X, Y = pairs()
+    with pytest.raises(InputError, match="X has 400 rows and Y has 399"):
+        CCA().fit(X, Y[:-1])
+    with pytest.raises(InputError, match=r"X must be a matrix.*\(400,\).*reshape"):
+        CCA().fit(X[:, 0], Y)
+    with pytest.raises(InputError, match="at least 2 samples, got 1"):
+        CCA().fit(X[:1], Y[:1])
+    with pytest.raises(InputError, match="at least 2 samples, got 0"):
+        CCA().fit(X[:0], Y[:0])
+    with pytest.raises(InputError, match="no features"):
+        CCA().fit(X[:, :0], Y)
+    with pytest.raises(InputError, match="real numbers"):
+        CCA().fit(X.astype(complex), Y)
+    with pytest.raises(InputError, match="real numbers"):
+        CCA().fit([["a", "b"]] * 3, Y[:3])
+    with pytest.raises(InputError, match=r"X is a sparse matrix.*toarray"):
+        CCA().fit(scipy.sparse.csr_array(X), Y)
+    cca = CCA().fit(X, Y)
+    with pytest.raises(InputError, match="Y has 12 features, but CCA was fitted with 9"):
+        cca.transform(X, X)
+    with pytest.raises(InputError, match="X has 9 features"):
+        cca.partial_fit(Y, Y)
+
+
+@pytest.mark.parametrize(
+    ("shape", "ridge"), [((400, 12), 1.0), ((400, 12), "auto"), ((8, 12), 1.0)]
+)
+def test_missing_values_are_counted(shape: tuple[int, int], ridge: Any) -> None:
+    X, Y = pairs(*shape)
+    cca = CCA(ridge=1.0).fit(X, Y)
+    Y[3, 2], Y[3, 5], Y[5, 0] = np.nan, np.inf, -np.inf
+    with pytest.raises(InputError, match=f"Y contains 3 NaN.*in 2 of {shape[0]} rows"):
+        CCA(ridge=ridge, chunk_rows=4).fit(X, Y)
+    with pytest.raises(InputError, match="Y contains 3 NaN"):
+        cca.transform(X, Y)
+    with pytest.raises(InputError, match="X contains 3 NaN"):
+        CCA().fit(Y, X)
+    with pytest.raises(InputError, match="overflow"):
+        CCA().fit(X * 1e200, X)
+
+
+def test_nothing_is_known_before_fit(tmp_path: Path) -> None:
+    X, Y = pairs()
+    cca = CCA()
+    for call in (
+        lambda: cca.transform(X),
+        lambda: cca.transform(None, Y),
+        lambda: cca.score(X, Y),
+        lambda: cca.save(tmp_path / "c"),
+    ):
+        with pytest.raises(NotFittedError, match="fit"):
+            call()
+    assert not hasattr(cca, "correlations_")
+    assert not hasattr(cca, "n_features_in_")
+    assert not hasattr(cca, "other")
+    with pytest.raises(InputError, match="at least 2 samples, got 1"):
+        CCA().partial_fit(X[:1], Y[:1]).transform(X)
+
+
+def test_a_failed_fit_leaves_the_old_one() -> None:
+    X, Y = pairs()
+    cca = CCA().fit(X, Y)
+    before = cca.transform(X)
+    with pytest.raises(InputError):
+        cca.partial_fit(X * np.nan, Y)
+    with pytest.raises(InputError):
+        cca.fit(X * np.nan, Y)
+    np.testing.assert_array_equal(cca.transform(X), before)
+
+
+def test_parameters_changed_after_partial_fit_wait_for_the_next_fit() -> None:
+    X, Y = pairs()
+    cca = CCA(ridge=0.1).partial_fit(X, Y)
+    cca.set_params(ridge=5.0)
+    assert_same(cca, CCA(ridge=0.1).fit(X, Y))
+
+
+def test_save_and_load(tmp_path: Path) -> None:
+    X, Y = pairs()
+    for cca in (
+        CCA(3, ridge=(0.1, 2), power=0.5, random_state=None).fit(X, Y),
+        CCA().set_params(n_components=np.int64(3), ridge=np.float32(0.5)).partial_fit(X, Y),
+        CCA(ridge="auto", power="auto").fit(X, Y),
+        CCA().fit(X[:8], Y[:8]),
+    ):
+        path = tmp_path / "model.any"
+        cca.save(path)
+        again = CCA.load(path)
+        assert again.get_params() == cca.get_params()
+        assert again.search_ == cca.search_
+        assert_same(again, cca, atol=0)
+        np.testing.assert_array_equal(again.transform(X), cca.transform(X))
+        assert clone(again).get_params() == cca.get_params()
+        with pytest.raises(InputError, match="partial_fit cannot"):
+            again.set_params(ridge=1.0, power=1.0).partial_fit(X, Y)
+    assert [p.name for p in tmp_path.iterdir()] == ["model.any"], "no temporary file stays"
+
+
+def test_a_failed_save_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, Y = pairs()
+    path = tmp_path / "model"
+    CCA(2).fit(X, Y).save(path)
+    before = path.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="no space"):
+        CCA(3).fit(X, Y).save(path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+def test_broken_and_foreign_files_are_named_and_refused(tmp_path: Path) -> None:
+    X, Y = pairs()
+    good = tmp_path / "good"
+    CCA(3).fit(X, Y).save(good)
+    content = good.read_bytes()
+    flipped = bytearray(content)
+    flipped[len(content) // 2] ^= 0xFF
+    np.savez(tmp_path / "foreign.npz", a=np.zeros(3))
+    np.savez(tmp_path / "other.npz", header=np.array('{"kind": "ccal.Index/1"}'))
+    np.save(tmp_path / "array.npy", X)
+    np.save(tmp_path / "pickle.npy", np.array([{}], dtype=object), allow_pickle=True)
+    files = {
+        "empty": b"",
+        "text": b"hello",
+        "half": content[: len(content) // 2],
+        "cut": content[:-1],
+        "flipped": bytes(flipped),
+    }
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    names = [*files, "foreign.npz", "other.npz", "array.npy", "pickle.npy", "missing"]
+    for name in names:
+        with pytest.raises(InputError, match=name):
+            CCA.load(tmp_path / name)
+
+
+def test_every_damaged_byte_is_noticed_or_harmless(tmp_path: Path) -> None:
+    X, Y = pairs(dim_x=3, dim_y=2)
+    path = tmp_path / "model"
+    cca = CCA(1).fit(X, Y)
+    cca.save(path)
+    content = path.read_bytes()
+    for position in range(0, len(content), 7):
+        damaged = bytearray(content)
+        damaged[position] ^= 0xFF
+        path.write_bytes(damaged)
+        try:
+            again = CCA.load(path)
+        except InputError:
+            continue
+        assert_same(again, cca, atol=0)
+
+
+def test_progress_is_reported_when_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    X, Y = pairs()
+    CCA().fit(X, Y)
+    assert capsys.readouterr().err == ""
+    CCA(verbose=True, chunk_rows=100).fit(X, Y)
+    assert "400 of 400 samples" in capsys.readouterr().err
+
+
+KINDS = st.sampled_from(["full", "constant column", "constant", "duplicate columns", "low rank"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    kinds=st.tuples(KINDS, KINDS),
+    n=st.integers(2, 30),
+    dims=st.tuples(st.integers(1, 12), st.integers(1, 12)),
+    exponents=st.tuples(st.integers(-6, 6), st.integers(-6, 6)),
+    ridge=st.sampled_from([0.0, 1e-3, 1.0]),
+    dtype=st.sampled_from([np.float32, np.float64, np.int64]),
+    seed=st.integers(0, 1000),
+)
+def test_awkward_views_give_finite_answers(
+    kinds: tuple[str, str],
+    n: int,
+    dims: tuple[int, int],
+    exponents: tuple[int, int],
+    ridge: float,
+    dtype: type,
+    seed: int,
+) -> None:
+    rng = np.random.default_rng(seed)
+
+    def view(kind: str, dim: int, exponent: int) -> NDArray[Any]:
+        data = rng.normal(size=(n, dim))
+        if kind == "constant column":
+            data[:, 0] = 1.7
+        elif kind == "constant":
+            data[:] = 0.3
+        elif kind == "duplicate columns":
+            data[:] = data[:, :1]
+        elif kind == "low rank":
+            data = rng.normal(size=(n, 1)) @ rng.normal(size=(1, dim))
+        return (data * 10.0**exponent).astype(dtype)
+
+    X, Y = (view(*args) for args in zip(kinds, dims, exponents, strict=True))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cca = CCA(ridge=ridge, power=0).fit(X, Y)
+        xs, ys = cca.transform(X, Y)
+        assert 0 <= cca.score(X, Y) <= 1
+    assert np.isfinite(xs).all()
+    assert np.isfinite(ys).all()
+    assert np.isfinite(cca.x_projection_).all()
+    assert ((cca.correlations_ >= 0) & (cca.correlations_ <= 1)).all()
+    assert (np.diff(cca.correlations_) <= 1e-12).all()
+    variances = np.asarray(xs, float).var(axis=0, ddof=1)
+    # Without a ridge, directions that are rounding noise are only roughly white.
+    assert (variances <= (1 + 1e-3 if ridge else 1.5)).all()
+
+
+def test_features_of_very_different_scale_need_no_floor() -> None:
+    X, Y = pairs()
+    scales = np.logspace(-6, 6, 12)
+    cca, scaled = CCA(ridge=0).fit(X, Y), CCA(ridge=0).fit(X * scales, Y)
+    np.testing.assert_allclose(scaled.correlations_, cca.correlations_, atol=1e-9)
+    assert scaled.ridge_ == (0.0, 0.0)
+
+
+def test_rank_decides_the_number_of_components() -> None:
+    X, Y = pairs()
+    deficient = np.hstack([X[:, :3], X[:, :3] @ np.ones((3, 4)), np.ones((400, 2))])
+    cca = CCA(ridge=0).fit(deficient, Y)
+    assert len(cca.correlations_) == 3
+    np.testing.assert_allclose(
+        cca.correlations_, CCA(ridge=0).fit(X[:, :3], Y).correlations_, atol=1e-8
+    )
+    assert CCA(5, ridge=0).fit(deficient, Y).correlations_.shape == (5,)
+    assert CCA().fit(np.ones((400, 4)), Y).correlations_.tolist() == [0.0]

@@ -1,0 +1,41 @@
+"""Promises of the package as a whole."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ccal
+import ccal.cca
+import ccal.losses
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("module", [ccal, ccal.cca, ccal.losses], ids=lambda m: m.__name__)
+def test_every_public_name_is_documented(module: object) -> None:
+    for name in module.__all__:  # type: ignore[attr-defined]
+        assert getattr(module, name).__doc__, name
+
+
+@pytest.mark.parametrize("name", [n for n in ccal.__all__ if n.endswith(("Loss", "Layer", "CCA"))])
+def test_every_public_class_shows_an_example(name: str) -> None:
+    assert ">>>" in getattr(ccal, name).__doc__
+
+
+def test_the_core_needs_torch_and_numpy_only() -> None:
+    code = (
+        "import sys, torch, numpy; before = set(sys.modules); import ccal;"
+        "print(sorted({m.split('.')[0] for m in set(sys.modules) - before}"
+        " - set(sys.stdlib_module_names) - {'torch', 'numpy', 'ccal'}))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_losses_and_layer_import_one_way() -> None:
+    for path in (ROOT / "src/ccal/cca").rglob("*.py"):
+        assert "ccal.losses" not in path.read_text(), path
