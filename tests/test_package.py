@@ -32,7 +32,8 @@ def test_the_core_needs_torch_and_numpy_only() -> None:
         "print(sorted({m.split('.')[0] for m in set(sys.modules) - before}"
         " - set(sys.stdlib_module_names) - {'torch', 'numpy', 'ccal'}))"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
 
 

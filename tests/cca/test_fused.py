@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from ccal.cca.fused import Settings, batch_cca
+from ccal.cca.fused import Settings
+from ccal.cca.operators import batch_cca
 from ccal.cca.statistics import Moments
 from tests.reference import algorithm_1, correlated_views, cosines, ranking_loss, relative_error
 

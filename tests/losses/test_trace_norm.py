@@ -17,7 +17,8 @@ def singular_values(x: Tensor, y: Tensor, ridge: float) -> Tensor:
         cov = view.T @ view / (len(view) - 1) + ridge * torch.eye(view.shape[1]).double()
         e, V = torch.linalg.eigh(cov)
         roots.append(V @ torch.diag(e**-0.5) @ V.T)
-    return torch.linalg.svdvals(roots[0] @ (xc.T @ yc / (len(x) - 1)) @ roots[1])
+    values: Tensor = torch.linalg.svdvals(roots[0] @ (xc.T @ yc / (len(x) - 1)) @ roots[1])
+    return values
 
 
 @pytest.mark.parametrize("reduction", ["sum", "mean"])

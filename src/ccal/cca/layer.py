@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from ccal import distributed
 from ccal.cca.checks import check_finite, check_pair, check_view
-from ccal.cca.fused import BatchCCA, Settings, batch_cca
+from ccal.cca.fused import Settings
 from ccal.cca.newton_schulz import Solver, fastest_solver
+from ccal.cca.operators import BatchCCA, batch_cca
 from ccal.cca.projections import add_ridge, aligned_frames, canonical_frames, whitening
 from ccal.cca.statistics import Covariances, Moments
 from ccal.errors import InputError, NotFittedError, SmallBatchWarning

@@ -24,9 +24,9 @@ __all__ = [
 ]
 
 
-def ridge_floor(cov: Tensor, precision: torch.dtype = torch.float64) -> Tensor:
-    """Smallest ridge that keeps `cov`, exact to `precision`, positive definite."""
-    share = max(len(cov), 64) * torch.finfo(precision).eps
+def ridge_floor(cov: Tensor) -> Tensor:
+    """Smallest ridge that keeps a float64 covariance positive definite in floating point."""
+    share = max(len(cov), 64) * torch.finfo(torch.float64).eps
     floor = share * cov.detach().diagonal().sum()
     return torch.where(floor > 0, floor, 1.0)
 

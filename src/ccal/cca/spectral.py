@@ -144,7 +144,7 @@ def canonical_gradients(
 
 
 def aligned_gradients(
-    P: Tensor, R: Tensor, grad_d: Tensor, d: Tensor, divisor: Tensor, newton_schulz: bool
+    P: Tensor, R: Tensor, grad_d: Tensor, d: Tensor, divisor: Tensor, *, newton_schulz: bool
 ) -> FrameGradients:
     """Gradient with respect to the covariances in the frames A = Wx' Q, B = Wy'.
 

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from ccal.cca.checks import check_pair
-from ccal.cca.fused import Settings, batch_cca
+from ccal.cca.fused import Settings
+from ccal.cca.operators import batch_cca
 from ccal.errors import InputError
 
 __all__ = ["TraceNormLoss"]

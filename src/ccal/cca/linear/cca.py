@@ -11,14 +11,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ccal.cca.archive import read_archive, write_archive
-from ccal.cca.estimator import Estimator
-from ccal.cca.parameters import Settings
-from ccal.cca.selection import both_ways
-from ccal.cca.solution import Solution, fit_pairs, solve
+from ccal.cca.linear.archive import read_archive, write_archive
+from ccal.cca.linear.estimator import Estimator
+from ccal.cca.linear.parameters import Settings
+from ccal.cca.linear.selection import both_ways
+from ccal.cca.linear.solution import Solution, fit_pairs, solve
+from ccal.cca.linear.streaming import stream
+from ccal.cca.linear.views import Float64, open_pair, open_view, project
 from ccal.cca.statistics import Moments
-from ccal.cca.streaming import stream
-from ccal.cca.views import Float64, open_pair, open_view, project
 from ccal.errors import InputError, NotFittedError
 
 __all__ = ["CCA"]

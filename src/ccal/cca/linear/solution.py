@@ -10,14 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ccal.cca.canonical import NEGLIGIBLE, canonical
-from ccal.cca.parameters import Settings
+from ccal.cca.linear.canonical import NEGLIGIBLE, canonical
+from ccal.cca.linear.parameters import Settings
+from ccal.cca.linear.selection import POWERS, HeldOut, Trial, hold_out, search_ridges, try_out
+from ccal.cca.linear.span import SampleSpan
+from ccal.cca.linear.streaming import stream
+from ccal.cca.linear.views import Float64, View
 from ccal.cca.projections import fix_signs
-from ccal.cca.selection import POWERS, HeldOut, Trial, hold_out, search_ridges, try_out
-from ccal.cca.span import SampleSpan
 from ccal.cca.statistics import Moments
-from ccal.cca.streaming import stream
-from ccal.cca.views import Float64, View
 
 __all__ = ["Solution", "fit_pairs", "solve"]
 

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ccal.cca.canonical import NEGLIGIBLE
+from ccal.cca.linear.canonical import NEGLIGIBLE
 from ccal.cca.projections import ridge_floor
 from ccal.cca.statistics import Moments
 from ccal.errors import InputError

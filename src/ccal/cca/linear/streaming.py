@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ccal.cca.linear.views import Float64, View, chunk_size
 from ccal.cca.statistics import Moments
-from ccal.cca.views import Float64, View, chunk_size
 from ccal.errors import InputError
 
 __all__ = ["stream"]
@@ -31,7 +31,7 @@ def stream(
     Returns the moments of all rows that are in none of the sets of rows `held_out`, and the
     samples of each of those sets, (h, d_x) and (h, d_y).
 
-    >>> from ccal.cca.views import open_pair
+    >>> from ccal.cca.linear.views import open_pair
     >>> X = np.arange(8.0).reshape(4, 2)
     >>> moments, [(held_x, held_y)] = stream(*open_pair(X, X), [np.array([3])])
     >>> moments.count, held_x

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from ccal.cca.views import Float64, View, open_view
+from ccal.cca.linear.views import Float64, View, open_view
 
 __all__ = ["SampleSpan"]
 

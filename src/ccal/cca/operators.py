@@ -1,0 +1,130 @@
+"""CCA of a batch as a differentiable step, in eager mode and under torch.compile.
+
+torch.compile cannot trace choices that depend on the data, so there the two passes are operators
+that it does not look into. In eager mode a plain autograd function costs less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ccal.cca.fused import Pass, Settings, backward_pass, forward_pass
+
+__all__ = ["BatchCCA", "batch_cca"]
+
+_RESULTS = 10  # fields of Pass that are results; the rest is for the backward
+
+
+class BatchCCA(NamedTuple):
+    """CCA of a batch. Gradients flow through `x`, `y` and `correlations`; the rest is for storing.
+
+    `x` (m, d_x) and `y` (m, d_y) are the samples in the frames `A` and `B`. The means and
+    covariances, without ridge, are those that the frames were computed from. The Newton-Schulz
+    solver does not know the correlations and leaves them zero.
+    """
+
+    x: Tensor
+    y: Tensor
+    correlations: Tensor
+    A: Tensor
+    B: Tensor
+    mean_x: Tensor
+    mean_y: Tensor
+    xx: Tensor
+    yy: Tensor
+    xy: Tensor
+
+
+def batch_cca(x: Tensor, y: Tensor, settings: Settings, running: Sequence[Tensor] = ()) -> BatchCCA:
+    """Project a batch onto its own full frames, with gradients through their computation.
+
+    `x` (m, d_x) and `y` (m, d_y) are checked pairs; half precision is raised to float32.
+    `running` is empty, or holds the statistics to be averaged with those of the batch: mean_x,
+    mean_y, xx, yy, xy and the number of batches in them.
+    """
+    dtype = torch.promote_types(torch.promote_types(x.dtype, y.dtype), torch.float32)
+    arguments = x.to(dtype), y.to(dtype), list(running), list(map(float, settings))
+    outputs = (_operator if torch.compiler.is_compiling() else _Eager.apply)(*arguments)
+    return BatchCCA(*outputs[:3], *(t.detach() for t in outputs[3:_RESULTS]))
+
+
+def _forward(x: Tensor, y: Tensor, running: list[Tensor], settings: list[float]) -> list[Tensor]:
+    with torch.autocast(x.device.type, enabled=False):
+        return [t.contiguous() for t in forward_pass(x, y, running, Settings(*settings))]
+
+
+def _backward(grads: list[Tensor], saved: list[Tensor], settings: list[float]) -> list[Tensor]:
+    x, y, *fields = saved
+    with torch.autocast(x.device.type, enabled=False):
+        return list(backward_pass(grads, x, y, Pass(*fields), Settings(*settings)))
+
+
+class _Eager(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, y: Tensor, running: list[Tensor], settings: list[float]
+    ) -> tuple[Tensor, ...]:
+        outputs = _forward(x, y, running, settings)
+        ctx.settings = settings
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*outputs[3:])
+        ctx.save_for_backward(x, y, *outputs)
+        return tuple(outputs)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        saved = list(ctx.saved_tensors)
+        filled = [
+            torch.zeros_like(output) if grad is None else grad
+            for grad, output in zip(grads[:3], saved[2:5], strict=True)
+        ]
+        return *_backward(filled, saved, ctx.settings), None, None
+
+
+@torch.library.custom_op("ccal::batch_cca", mutates_args=())
+def _operator(x: Tensor, y: Tensor, running: list[Tensor], settings: list[float]) -> list[Tensor]:
+    return _forward(x, y, running, settings)
+
+
+@_operator.register_fake
+def _(x: Tensor, y: Tensor, running: list[Tensor], settings: list[float]) -> list[Tensor]:
+    s, dx, dy = Settings(*settings), x.shape[1], y.shape[1]
+    frames = [(min(dx, dy),), (dx, dx), (dy, dy)]
+    statistics = [(dx,), (dy,), (dx, dx), (dy, dy), (dx, dy)]
+    divisor = (dx, dx) if s.aligned else (0,)
+    shifts = [(dx,), (dy,)] if running else [(0,), (0,)]
+    wide = x.new_empty(0, dtype=torch.float64)
+    shapes = [*frames, *statistics, divisor, *shifts]
+    facts = torch.empty(4, dtype=torch.float64, device="cpu")
+    return [x.new_empty(x.shape), y.new_empty(y.shape), *map(wide.new_empty, shapes), facts]
+
+
+@torch.library.custom_op("ccal::batch_cca_backward", mutates_args=())
+def _backward_operator(
+    grads: list[Tensor], saved: list[Tensor], settings: list[float]
+) -> list[Tensor]:
+    return _backward(grads, saved, settings)
+
+
+@_backward_operator.register_fake
+def _(grads: list[Tensor], saved: list[Tensor], settings: list[float]) -> list[Tensor]:
+    return [view.new_empty(view.shape) for view in saved[:2]]
+
+
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
+    x, y, running, ctx.settings = inputs
+    ctx.no_gradient = [None] * len(running)
+    ctx.save_for_backward(x, y, *output)
+
+
+def _autograd(ctx: Any, grads: list[Tensor]) -> tuple[Tensor, Tensor, list[None], None]:
+    grad_x, grad_y = _backward_operator(grads[:3], list(ctx.saved_tensors), ctx.settings)
+    return grad_x, grad_y, ctx.no_gradient, None
+
+
+_operator.register_autograd(_autograd, setup_context=_setup_context)

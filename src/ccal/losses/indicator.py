@@ -1,0 +1,79 @@
+"""Products with the matrix that says which hinges are active."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+__all__ = ["indicator_products"]
+
+
+def indicator_products(
+    hits: Tensor, total: Tensor, top: int, x: Tensor | None, y: Tensor | None
+) -> tuple[Tensor | None, Tensor | None]:
+    """`hits @ y` and `hits.T @ x` for a (b, n) matrix of the integers 0..top that sum to `total`.
+
+    Either factor may be None, and then so is its product. `hits` may be overwritten.
+
+    In training most hinges are active at first and few later on, so the matrix or its complement
+    is nearly empty. Then adding up the listed rows beats the dense product several times.
+
+    >>> hits = torch.tensor([[0.0, 1.0], [0.0, 2.0]])
+    >>> indicator_products(hits, hits.sum(), 2, None, torch.tensor([[1.0], [10.0]]))
+    (tensor([[10.],
+            [20.]]), None)
+    """
+    factor = y if x is None else x
+    if factor is None:
+        return None, None
+    if not _listing_pays(hits, total, top, factor.shape[1]):
+        return None if y is None else hits @ y, None if x is None else hits.T @ x
+    mostly_full = bool(2 * total > top * hits.numel())
+    if mostly_full:
+        hits.neg_().add_(top)
+    # numpy finds and sorts them several times faster than torch does.
+    places = np.flatnonzero(hits.bool().numpy())
+    rows, columns = np.divmod(places, hits.shape[1])
+    values = hits.numpy().reshape(-1)[places] if top > 1 else None
+    to_x = to_y = None
+    if y is not None:
+        to_x = _sum_rows(y, columns, values, rows, len(hits))
+        if mostly_full:
+            to_x = top * y.sum(0) - to_x
+    if x is not None:
+        # Of 16 bits or less, numpy sorts by radix.
+        order = np.argsort(columns.astype(np.min_scalar_type(hits.shape[1])), kind="stable")
+        values = None if values is None else values[order]
+        to_y = _sum_rows(x, rows[order], values, columns[order], hits.shape[1])
+        if mostly_full:
+            to_y = top * x.sum(0) - to_y
+    return to_x, to_y
+
+
+def _listing_pays(hits: Tensor, total: Tensor, top: int, dim: int) -> bool:
+    # Only here do the sums have a fast kernel; and narrow products are too cheap to avoid.
+    if hits.device.type != "cpu" or hits.dtype != torch.float32 or dim < 64:
+        return False
+    listed = min(total.item(), top * hits.numel() - total.item())
+    # Measured on two AVX2 cores: an entry costs what 2000 + 3 dim dense multiply-adds do.
+    return listed * (2000 + 3 * dim) < hits.numel() * dim
+
+
+def _sum_rows(
+    source: Tensor,
+    members: npt.NDArray[np.intp],
+    weights: npt.NDArray[np.floating] | None,
+    owners: npt.NDArray[np.intp],
+    count: int,
+) -> Tensor:
+    """Row i is the (weighted) sum of the rows of source whose owner is i; owners are sorted."""
+    return functional.embedding_bag(
+        torch.from_numpy(members),
+        source,
+        torch.from_numpy(np.searchsorted(owners, np.arange(count))),
+        mode="sum",
+        per_sample_weights=None if weights is None else torch.from_numpy(weights),
+    )

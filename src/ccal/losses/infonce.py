@@ -1,0 +1,108 @@
+"""The contrastive loss of CLIP."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from ccal.errors import InputError
+from ccal.losses.common import (
+    DIRECTIONS,
+    Direction,
+    check_embeddings,
+    check_option,
+    check_positive,
+    cosines,
+    false_negatives,
+)
+
+__all__ = ["InfoNCELoss"]
+
+MAX_SCALE = 100.0
+
+
+class InfoNCELoss(nn.Module):
+    """Cross entropy of picking the match of a query among all candidates of the batch.
+
+    With s the cosine and t the temperature, the direction "x->y" searches y with the queries x:
+
+        mean_i  -log( exp(s(x_i, y_i) / t) / sum_j exp(s(x_i, y_j) / t) )
+
+    "y->x" sums over s(x_j, y_i) below, "both" is the average of the two, as in CLIP.
+
+    Args:
+        temperature: t, or where it starts; the smaller, the more the hardest negatives dominate.
+        learnable: train t too, as its log inverse `log_scale`, with 1 / t held at 100 or below.
+        direction: "x->y", "y->x" or "both".
+
+    Shapes:
+        x, y: (n, k) embeddings, row i of x matching row i of y; normalised inside, so any scale.
+        labels: (n,) integers or None. Other pairs that share the label of a query are left out
+            of its sum.
+        result: () in float32, or float64 if an input is.
+
+    Use it with large batches and many distinct pairs; a few hundred pairs or more. It needs no
+    margin, and unlike the ranking loss it never stops pulling.
+
+    References:
+        van den Oord, Li, Vinyals: Representation Learning with Contrastive Predictive Coding,
+        2018. Radford et al.: Learning Transferable Visual Models From Natural Language
+        Supervision (CLIP), 2021.
+
+    >>> x = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    >>> loss = InfoNCELoss(temperature=1.0)
+    >>> round(loss(x, x).item(), 4)
+    0.3133
+    >>> round(loss(x, x, labels=torch.tensor([7, 7])).item(), 4)
+    0.0
+    """
+
+    def __init__(
+        self,
+        *,
+        temperature: float = 0.07,
+        learnable: bool = False,
+        direction: Direction = "both",
+    ) -> None:
+        super().__init__()
+        check_positive("temperature", temperature)
+        check_option("direction", direction, DIRECTIONS)
+        if learnable and temperature < 1 / MAX_SCALE:
+            raise InputError(
+                f"temperature must be at least {1 / MAX_SCALE:g} if learnable, got {temperature!r}."
+            )
+        self.direction = direction
+        self.temperature = temperature
+        self.log_scale = nn.Parameter(torch.tensor(-math.log(temperature))) if learnable else None
+
+    def forward(self, x: Tensor, y: Tensor, labels: Tensor | None = None) -> Tensor:
+        """(n, k), (n, k), optional (n,) -> the loss, a scalar."""
+        check_embeddings(x, y, labels)
+        scores = cosines(x, y)
+        logits = scores * self.scale(scores.dtype)
+        matches = logits.diagonal()
+        if labels is not None:
+            logits = logits.masked_fill(false_negatives(labels), -math.inf)
+        losses = [
+            (logits.logsumexp(dim) - matches).mean()
+            for dim, way in ((1, "x->y"), (0, "y->x"))
+            if self.direction in (way, "both")
+        ]
+        return torch.stack(losses).mean()
+
+    def scale(self, dtype: torch.dtype = torch.float32) -> Tensor | float:
+        """One over the current temperature."""
+        if self.log_scale is None:
+            return 1 / self.temperature
+        # Held in place: a clamp inside the graph has no gradient beyond its limit, so a
+        # temperature that once went too low could never come back.
+        with torch.no_grad():
+            self.log_scale.clamp_(max=math.log(MAX_SCALE))
+        return self.log_scale.to(dtype).exp()
+
+    def extra_repr(self) -> str:
+        """The options, for print(module)."""
+        learnable = self.log_scale is not None
+        return f"temperature={self.temperature}, {learnable=}, direction={self.direction!r}"

@@ -1,0 +1,75 @@
+"""The pairwise sigmoid loss of SigLIP."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ccal.losses.common import (
+    check_embeddings,
+    check_number,
+    check_positive,
+    cosines,
+    false_negatives,
+)
+
+__all__ = ["SigmoidLoss"]
+
+
+class SigmoidLoss(nn.Module):
+    """Logistic regression on every combination of the batch: does it match or not?
+
+    With s the cosine, z_ij = 1 for a match (i = j) and -1 otherwise:
+
+        -mean_i sum_j log sigmoid( z_ij (scale * s(x_i, y_j) + bias) )
+
+    Args:
+        scale: the start of the learned scale, stored as its logarithm `log_scale`.
+        bias: the start of the learned `bias`. Far below 0, it says that a match is rare, without
+            which the many mismatches would dominate the first steps.
+
+    Shapes:
+        x, y: (n, k) embeddings, row i of x matching row i of y; normalised inside, so any scale.
+        labels: (n,) integers or None. Combinations of different pairs that share a label are
+            left out of the sum.
+        result: () in float32, or float64 if an input is.
+
+    Use it where batches are small or vary in size, since no term depends on the others. Give its
+    two parameters to the optimiser.
+
+    Reference:
+        Zhai, Mustafa, Kolesnikov, Beyer: Sigmoid Loss for Language Image Pre-Training, 2023.
+
+    >>> x = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    >>> loss = SigmoidLoss(scale=2.0, bias=-1.0)
+    >>> round(loss(x, x).item(), 4)
+    0.6265
+    >>> sorted(name for name, _ in loss.named_parameters())
+    ['bias', 'log_scale']
+    """
+
+    def __init__(self, *, scale: float = 10.0, bias: float = -10.0) -> None:
+        super().__init__()
+        check_positive("scale", scale)
+        check_number("bias", bias)
+        self.log_scale = nn.Parameter(torch.tensor(math.log(scale)))
+        self.bias = nn.Parameter(torch.tensor(float(bias)))
+
+    def forward(self, x: Tensor, y: Tensor, labels: Tensor | None = None) -> Tensor:
+        """(n, k), (n, k), optional (n,) -> the loss, a scalar."""
+        check_embeddings(x, y, labels)
+        scores = cosines(x, y)
+        logits = scores * self.log_scale.to(scores.dtype).exp() + self.bias
+        match = torch.eye(len(x), dtype=torch.bool, device=x.device)
+        costs = functional.softplus(torch.where(match, -logits, logits))
+        if labels is not None:
+            costs = costs.masked_fill(false_negatives(labels), 0)
+        return costs.sum() / len(x)
+
+    def extra_repr(self) -> str:
+        """The current scale and bias, for print(module)."""
+        scale, bias = math.exp(float(self.log_scale.detach())), float(self.bias.detach())
+        return f"scale={scale:.4g}, bias={bias:.4g}"
