@@ -22,33 +22,32 @@ def views(d: int, m: int) -> tuple[Tensor, Tensor]:
     return x, x @ mixing + torch.randn(m, d, generator=generator)
 
 
-def sample_products(d: int, m: int) -> Callable[[], None]:
-    """The m x d products that forward and backward need: three covariances, two projections,
-    two for the gradient in the frames, six for the gradient of the samples."""
-    x, y = views(d, m)
-    A = torch.randn(d, d)
+def sample_products(d: int, m: int) -> Callable[[], object]:
+    """The m x d products that forward and backward need, on matrices of their own.
 
-    def run() -> None:
-        for left, right in ((x, x), (y, y), (x, y), (x, x), (y, y)):
-            left.mT @ right
-        for _ in range(4):
-            x @ A
-            y @ A
+    Three covariances, two projections, two for the gradient in the frames, six for the gradient of
+    the samples.
+    """
+    (x, y), (gx, gy) = views(d, m), views(d, m)
+    A, B = torch.randn(d, d), torch.randn(d, d)
+
+    def run() -> object:
+        covariances = x.mT @ x, y.mT @ y, x.mT @ y
+        xs, ys = x @ A, y @ B
+        rotations = xs.mT @ gx, ys.mT @ gy
+        inner = gx @ A, xs @ A, ys @ B, gy @ B, ys @ A, xs @ B
+        return covariances, rotations, inner
 
     return run
 
 
-def all_products(d: int, m: int) -> Callable[[], None]:
-    """Those, and the d x d products: T'T, T (2), U in float64; Q, A, and six of the backward."""
+def all_products(d: int, m: int) -> Callable[[], object]:
+    """Those, and the d x d products: T (2), T'T and U in float64; Q, A and six of the backward."""
     samples, A = sample_products(d, m), torch.randn(d, d)
     wide = A.double()
 
-    def run() -> None:
-        samples()
-        for _ in range(4):
-            wide @ wide
-        for _ in range(8):
-            A @ A
+    def run() -> object:
+        return samples(), [wide @ wide for _ in range(4)], [A @ A for _ in range(8)]
 
     return run
 

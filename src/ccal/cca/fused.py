@@ -12,6 +12,7 @@ float64 where they are not.
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import NamedTuple
 
 import torch
@@ -27,9 +28,9 @@ from ccal.errors import InputError
 
 __all__ = ["Pass", "Settings", "backward_pass", "forward_pass"]
 
-# A float32 product leaves an error of about 1e-7 sqrt(S_ii S_jj) in a covariance. Whitening
-# multiplies it by up to this number before the products are done again in float64.
-_CONDITION_LIMIT = 1e4
+# A float32 product leaves an error of about 1e-7 sqrt(S_ii S_jj) in a covariance. Whitening may
+# multiply it by about this number before the products are done again in float64.
+_CONDITION_LIMIT = 3e3
 
 
 class Settings(NamedTuple):
@@ -74,26 +75,38 @@ class Pass(NamedTuple):
 
 
 def _centre(view: Tensor, name: str) -> tuple[Tensor, Tensor]:
-    """Centred samples, and their mean in float64: a second pass mends the rounding of the first."""
-    first = view.mean(0)
-    centred = view - first
-    second = centred.mean(0)
-    centred -= second
-    mean = first.double() + second
-    if not bool(torch.isfinite(mean).all()):
+    """Centred samples, and their mean in float64."""
+    if not len(view):
+        return view, view.new_zeros(view.shape[1]).double()
+    # From the first sample on: constant features become exactly zero, and no large mean is summed.
+    centred = view - view[0]
+    # A product with constants takes a third of the time of `mean`.
+    mean = view.new_full((len(view),), 1 / len(view)) @ centred
+    if not isfinite(mean.sum().item()):
         check_finite(view, name)
-    return centred, mean
+    centred -= mean
+    return centred, view[0].double() + mean
 
 
 def _with_ridge(cov: Tensor, ridge: float, relative: bool) -> tuple[Tensor, float]:
     """cov + r I, and the share of the mean variance in r, which the gradient needs."""
-    variance, floor = torch.stack((cov.diagonal().mean(), ridge_floor(cov))).tolist()
-    amount, share = (ridge * variance, ridge) if relative else (ridge, 0.0)
-    if amount < floor:
-        amount, share = floor, (floor / variance if variance else 0.0)
+    floor = ridge_floor(cov)
+    amount, share = ridge, 0.0
+    if relative or ridge < floor:
+        variance = cov.diagonal().mean().item()
+        amount = max(ridge * variance if relative else ridge, floor)
+        share = amount / variance if variance and (relative or amount == floor) else 0.0
     cov = cov.clone()
     cov.diagonal().add_(amount)
     return cov, share
+
+
+def _amplification(W: Tensor, cov: Tensor) -> float:
+    """By how much whitening amplifies errors in the covariance, relative to its diagonal.
+
+    W_ii^2 S_ii is the variance of a feature over what earlier features leave of it unexplained.
+    """
+    return float(W.diagonal().square() @ cov.diagonal())
 
 
 class _Whitened(NamedTuple):
@@ -108,55 +121,53 @@ class _Whitened(NamedTuple):
     well_conditioned: bool
 
 
+def _statistics(
+    xc: Tensor, yc: Tensor, means: tuple[Tensor, Tensor], shared: bool
+) -> tuple[int, list[Tensor]]:
+    """Samples, means and covariances of the batch, or of the batches of all ranks."""
+    products = xc.mT @ xc, yc.mT @ yc, xc.mT @ yc
+    if shared:
+        moments = Moments(len(xc), *means, *products).all_reduce()
+        cov = moments.covariances()
+        return moments.count, [moments.mean_x, moments.mean_y, cov.xx, cov.yy, cov.xy]
+    freedom = max(len(xc) - 1, 1)
+    return len(xc), [*means, *(p.to(torch.float64, copy=True).div_(freedom) for p in products)]
+
+
 def _whitened(
     xc: Tensor, yc: Tensor, means: tuple[Tensor, Tensor], running: list[Tensor], s: Settings
 ) -> _Whitened:
-    products = (xc.mT @ xc, yc.mT @ yc, xc.mT @ yc)
-    moments = Moments(len(xc), *means, *(p.double() for p in products))
-    if s.shared:
-        moments = moments.all_reduce()
-    if moments.count < 2:
+    samples, statistics = _statistics(xc, yc, means, s.shared)
+    if samples < 2:
         raise InputError(
-            f"CCA needs at least 2 samples, got {moments.count}; it wants many times more than "
+            f"CCA needs at least 2 samples, got {samples}; it wants many times more than "
             f"the dimension ({max(xc.shape[1], yc.shape[1])})."
         )
-    cov = moments.covariances()
-    statistics = [moments.mean_x, moments.mean_y, cov.xx, cov.yy, cov.xy]
-    shifts = moments.mean_x.new_empty(0), moments.mean_y.new_empty(0)
+    shifts = means[0].new_empty(0), means[1].new_empty(0)
     momentum = 1.0
     if running:
         # The first batch has nothing to be averaged with.
         momentum = s.momentum if bool(running[5]) else 1.0
+        mean_x, mean_y = statistics[:2]
         statistics = [a.lerp(b, momentum) for a, b in zip(running[:5], statistics, strict=True)]
-        shifts = moments.mean_x - statistics[0], moments.mean_y - statistics[1]
+        shifts = mean_x - statistics[0], mean_y - statistics[1]
     xx, share_x = _with_ridge(statistics[2], s.ridge_x, bool(s.relative_ridge))
     yy, share_y = _with_ridge(statistics[3], s.ridge_y, bool(s.relative_ridge))
     Wx, Wy = whitening(xx), whitening(yy)
-    noise = torch.maximum((Wx.square() @ xx.diagonal()).sum(), (Wy.square() @ yy.diagonal()).sum())
-    return _Whitened(
-        moments.count,
-        momentum,
-        shifts,
-        statistics,
-        Wx,
-        Wy,
-        share_x,
-        share_y,
-        bool(noise < _CONDITION_LIMIT),
-    )
+    safe = max(_amplification(Wx, xx), _amplification(Wy, yy)) < _CONDITION_LIMIT
+    return _Whitened(samples, momentum, shifts, statistics, Wx, Wy, share_x, share_y, safe)
 
 
 def _frames(
-    Wx: Tensor, Wy: Tensor, xy: Tensor, s: Settings, precision: torch.dtype
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    Wx: Tensor, Wy: Tensor, T: Tensor, s: Settings, precision: torch.dtype
+) -> tuple[Tensor, ...]:
     """Frames A and B, correlations, and what the backward needs to divide by d_i + d_j."""
     if s.newton_schulz:
-        T = Wx @ xy @ Wy.mT
         Q = polar_factor_newton_schulz(T)
-        return Wx.mT @ Q, Wy.mT.contiguous(), T.new_zeros(len(T)), Q.mT @ T
+        return Wx.mT @ Q.to(Wx), Wy.mT, T.new_zeros(len(T)), Q.mT @ T
     if s.aligned:
-        return aligned_frames(Wx, Wy, xy, precision)
-    return *canonical_frames(Wx, Wy, xy, precision), xy.new_empty(0)
+        return aligned_frames(Wx, Wy, T, precision)
+    return *canonical_frames(Wx, Wy, T, precision), Wx.new_empty(0)
 
 
 def forward_pass(x: Tensor, y: Tensor, running: list[Tensor], s: Settings) -> Pass:
@@ -172,46 +183,21 @@ def forward_pass(x: Tensor, y: Tensor, running: list[Tensor], s: Settings) -> Pa
             exact = True
     if exact:
         white = _whitened(xc.double(), yc.double(), (mean_x, mean_y), running, s)
-    A, B, d, divisor = _frames(white.Wx, white.Wy, white.statistics[4], s, x.dtype)
-    x_frame, y_frame = xc @ A.to(x), yc @ B.to(y)
+    Wx, Wy = white.Wx, white.Wy
+    T = Wx @ white.statistics[4] @ Wy.mT
+    if not exact:
+        Wx, Wy = Wx.to(x), Wy.to(y)
+    A, B, d, divisor = _frames(Wx, Wy, T, s, x.dtype)
+    A, B = A.to(x), B.to(y)
+    x_frame, y_frame = xc @ A, yc @ B
     if running or s.shared:
         # The samples are centred at their own mean, the frames at that of the statistics.
-        x_frame += ((mean_x - white.statistics[0]) @ A).to(x)
-        y_frame += ((mean_y - white.statistics[1]) @ B).to(y)
-    facts = [white.samples, white.momentum, white.share_x, white.share_y]
+        x_frame += (mean_x - white.statistics[0]).to(x) @ A
+        y_frame += (mean_y - white.statistics[1]).to(y) @ B
+    facts = T.new_tensor([white.samples, white.momentum, white.share_x, white.share_y])
+    divisor = divisor.to(T if s.newton_schulz else x)
     results = [x_frame, y_frame, d, A, B, *white.statistics]
-    return Pass._make([*results, divisor, *white.shifts, torch.tensor(facts, dtype=torch.float64)])
-
-
-class _View(NamedTuple):
-    """One view's part in the backward."""
-
-    samples: Tensor
-    frame: Tensor
-    grad: Tensor
-    grad_sum: Tensor
-    A: Tensor
-    mean: Tensor
-    shift: Tensor
-    N: Tensor
-    share: float
-
-
-def _view_gradient(view: _View, other: _View, W: Tensor, momentum: float, count: float) -> Tensor:
-    """dL/dX from the gradient in the frames; `W` leads from the other view's frame to this one."""
-    scale = momentum / (count - 1)
-    N, W, At = view.N * (2 * scale), W * scale, view.A.to(view.frame).mT
-    inner = torch.addmm(view.grad, view.frame, N).addmm_(other.frame, W)
-    centre = view.grad_sum * (momentum / count)
-    if len(view.shift):
-        # The covariances are about the batch's own mean, which is not where the frames have it.
-        centre = centre + (view.shift @ view.A).to(N) @ N + (other.shift @ other.A).to(W) @ W
-    grad = torch.addmm(-(centre @ At), inner, At)
-    if view.share:
-        trace = (view.N * (At @ At.mT)).sum()
-        mean = view.mean + view.shift if len(view.shift) else view.mean
-        grad += (2 * scale * view.share / len(view.A) * trace) * (view.samples - mean.to(grad))
-    return grad
+    return Pass._make([*results, divisor, *white.shifts, facts.cpu()])
 
 
 def backward_pass(
@@ -220,20 +206,40 @@ def backward_pass(
     """dL/dx and dL/dy from the gradients of `forward.x`, `forward.y` and `forward.correlations`."""
     f = forward
     grad_x, grad_y, grad_d = grads
-    count, momentum, share_x, share_y = f.facts.tolist()
     sums = [f.x.mT @ grad_x, f.y.mT @ grad_y, grad_x.sum(0), grad_y.sum(0), grad_d]
     if s.shared:
         sums = [distributed.all_reduce_sum(t) for t in sums]
     P, R, sum_x, sum_y, grad_d = sums
     if s.aligned:
+        newton_schulz = bool(s.newton_schulz)
         W, Nx, Ny = aligned_gradients(
-            P, R, grad_d, f.correlations, f.divisor, newton_schulz=bool(s.newton_schulz)
+            P, R, grad_d, f.correlations, f.divisor, newton_schulz=newton_schulz
         )
     else:
         W, Nx, Ny = canonical_gradients(P, R, grad_d, f.correlations, k=int(s.k), power=s.power)
-    of_x = _View(x, f.x, grad_x, sum_x, f.A, f.mean_x, f.shift_x, Nx, share_x)
-    of_y = _View(y, f.y, grad_y, sum_y, f.B, f.mean_y, f.shift_y, Ny, share_y)
-    return (
-        _view_gradient(of_x, of_y, W.mT, momentum, count),
-        _view_gradient(of_y, of_x, W, momentum, count),
-    )
+    samples, momentum, share_x, share_y = f.facts.tolist()
+    scale = momentum / (samples - 1)
+    inner_x = torch.addmm(grad_x, f.x, Nx, alpha=2 * scale).addmm_(f.y, W.mT, alpha=scale)
+    inner_y = torch.addmm(grad_y, f.y, Ny, alpha=2 * scale).addmm_(f.x, W, alpha=scale)
+    centre_x, centre_y = sum_x * (-momentum / samples), sum_y * (-momentum / samples)
+    if len(f.shift_x):
+        # The covariances are about the batch's own mean, which is not where the frames have it.
+        at_x, at_y = f.shift_x.to(x) @ f.A, f.shift_y.to(y) @ f.B
+        centre_x -= scale * (2 * at_x @ Nx + W @ at_y)
+        centre_y -= scale * (2 * at_y @ Ny + at_x @ W)
+    result_x = torch.addmm(centre_x @ f.A.mT, inner_x, f.A.mT)
+    result_y = torch.addmm(centre_y @ f.B.mT, inner_y, f.B.mT)
+    if share_x:
+        result_x += 2 * scale * _ridge_gradient(x, f.mean_x, f.shift_x, f.A, Nx, share_x)
+    if share_y:
+        result_y += 2 * scale * _ridge_gradient(y, f.mean_y, f.shift_y, f.B, Ny, share_y)
+    return result_x, result_y
+
+
+def _ridge_gradient(
+    view: Tensor, mean: Tensor, shift: Tensor, A: Tensor, N: Tensor, share: float
+) -> Tensor:
+    """Through a ridge that is a share of the mean variance, to the samples."""
+    trace = (N * (A.mT @ A)).sum()
+    centre = mean + shift if len(shift) else mean
+    return (share / len(A) * trace) * (view - centre.to(view))

@@ -208,7 +208,8 @@ class CCALayer(nn.Module):
         xx = add_ridge(cov.xx, self.ridge_x, relative=self.relative_ridge)
         yy = add_ridge(cov.yy, self.ridge_y, relative=self.relative_ridge)
         frames = aligned_frames if self.coordinates == "aligned" else canonical_frames
-        A, B, d, *_ = frames(whitening(xx), whitening(yy), cov.xy)
+        Wx, Wy = whitening(xx), whitening(yy)
+        A, B, d, *_ = frames(Wx, Wy, Wx @ cov.xy @ Wy.mT)
         return A, B, d
 
     def _settings(self, device: torch.device) -> Settings:
@@ -241,10 +242,13 @@ class CCALayer(nn.Module):
     def _store(
         self, A: Tensor, B: Tensor, d: Tensor, mean_x: Tensor, mean_y: Tensor, samples: int
     ) -> None:
-        weights = _weights(d[: self.k], self.power)
-        self.projection_x.copy_(A[:, : self.k] * weights)
-        self.projection_y.copy_(B[:, : self.k] * weights)
-        self.correlations.copy_(d[: self.k])
+        A, B, d = A[:, : self.k], B[:, : self.k], d[: self.k]
+        if self.power:
+            weights = _weights(d, self.power)
+            A, B = A * weights, B * weights
+        self.projection_x.copy_(A)
+        self.projection_y.copy_(B)
+        self.correlations.copy_(d)
         self.mean_x.copy_(mean_x)
         self.mean_y.copy_(mean_y)
         self.samples_seen.fill_(samples)
@@ -288,4 +292,5 @@ class CCALayer(nn.Module):
 
 
 def _weights(d: Tensor, power: float) -> Tensor:
-    return d.clamp_min(1e-12) ** power if power else torch.ones_like(d)
+    weights: Tensor = d.clamp_min(1e-12) ** power
+    return weights

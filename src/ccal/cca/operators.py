@@ -7,6 +7,7 @@ that it does not look into. In eager mode a plain autograd function costs less.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -48,18 +49,27 @@ def batch_cca(x: Tensor, y: Tensor, settings: Settings, running: Sequence[Tensor
     """
     dtype = torch.promote_types(torch.promote_types(x.dtype, y.dtype), torch.float32)
     arguments = x.to(dtype), y.to(dtype), list(running), list(map(float, settings))
-    outputs = (_operator if torch.compiler.is_compiling() else _Eager.apply)(*arguments)
+    step = _operator if torch.compiler.is_compiling() else _Eager.apply
+    outputs = step(*arguments)  # type: ignore[no-untyped-call]
     return BatchCCA(*outputs[:3], *(t.detach() for t in outputs[3:_RESULTS]))
 
 
+def _full_precision(x: Tensor) -> AbstractContextManager[object]:
+    """No autocast; cheaper than `torch.autocast` where there is none to switch off."""
+    device = x.device.type
+    if torch.is_autocast_enabled(device):
+        return torch.autocast(device, enabled=False)
+    return nullcontext()
+
+
 def _forward(x: Tensor, y: Tensor, running: list[Tensor], settings: list[float]) -> list[Tensor]:
-    with torch.autocast(x.device.type, enabled=False):
+    with _full_precision(x):
         return [t.contiguous() for t in forward_pass(x, y, running, Settings(*settings))]
 
 
 def _backward(grads: list[Tensor], saved: list[Tensor], settings: list[float]) -> list[Tensor]:
     x, y, *fields = saved
-    with torch.autocast(x.device.type, enabled=False):
+    with _full_precision(x):
         return list(backward_pass(grads, x, y, Pass(*fields), Settings(*settings)))
 
 
@@ -94,14 +104,14 @@ def _operator(x: Tensor, y: Tensor, running: list[Tensor], settings: list[float]
 @_operator.register_fake
 def _(x: Tensor, y: Tensor, running: list[Tensor], settings: list[float]) -> list[Tensor]:
     s, dx, dy = Settings(*settings), x.shape[1], y.shape[1]
-    frames = [(min(dx, dy),), (dx, dx), (dy, dy)]
-    statistics = [(dx,), (dy,), (dx, dx), (dy, dy), (dx, dy)]
-    divisor = (dx, dx) if s.aligned else (0,)
-    shifts = [(dx,), (dy,)] if running else [(0,), (0,)]
     wide = x.new_empty(0, dtype=torch.float64)
-    shapes = [*frames, *statistics, divisor, *shifts]
+    views = [x.new_empty(x.shape), y.new_empty(y.shape), wide.new_empty(min(dx, dy))]
+    frames = [x.new_empty(dx, dx), x.new_empty(dy, dy)]
+    statistics = [wide.new_empty(n) for n in ((dx,), (dy,), (dx, dx), (dy, dy), (dx, dy))]
+    divisor = (wide if s.newton_schulz else x).new_empty((dx, dx) if s.aligned else 0)
+    shifts = [wide.new_empty(dx if running else 0), wide.new_empty(dy if running else 0)]
     facts = torch.empty(4, dtype=torch.float64, device="cpu")
-    return [x.new_empty(x.shape), y.new_empty(y.shape), *map(wide.new_empty, shapes), facts]
+    return [*views, *frames, *statistics, divisor, *shifts, facts]
 
 
 @torch.library.custom_op("ccal::batch_cca_backward", mutates_args=())

@@ -24,11 +24,10 @@ __all__ = [
 ]
 
 
-def ridge_floor(cov: Tensor) -> Tensor:
+def ridge_floor(cov: Tensor) -> float:
     """Smallest ridge that keeps a float64 covariance positive definite in floating point."""
     share = max(len(cov), 64) * torch.finfo(torch.float64).eps
-    floor = share * cov.detach().diagonal().sum()
-    return torch.where(floor > 0, floor, 1.0)
+    return share * float(cov.detach().diagonal().sum()) or 1.0
 
 
 def add_ridge(cov: Tensor, ridge: float, *, relative: bool = False) -> Tensor:
@@ -41,7 +40,7 @@ def add_ridge(cov: Tensor, ridge: float, *, relative: bool = False) -> Tensor:
     tensor([6., 6.], dtype=torch.float64)
     """
     amount = ridge * cov.diagonal().mean() if relative else cov.new_tensor(ridge)
-    amount = torch.maximum(amount, ridge_floor(cov).to(cov.dtype))
+    amount = amount.clamp_min(ridge_floor(cov))
     return cov + amount * torch.eye(len(cov), dtype=cov.dtype, device=cov.device)
 
 
@@ -103,19 +102,23 @@ def fix_signs(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def canonical_frames(
-    Wx: Tensor, Wy: Tensor, xy: Tensor, precision: torch.dtype = torch.float64
+    Wx: Tensor, Wy: Tensor, T: Tensor, precision: torch.dtype = torch.float64
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Square canonical frames A (d_x, d_x), B (d_y, d_y) and correlations; no gradient."""
-    U, d, V = singular_frames(Wx @ xy @ Wy.mT, precision)
-    return *fix_signs(Wx.mT @ U, Wy.mT @ V), d
+    """Square canonical frames A (d_x, d_x), B (d_y, d_y) and correlations; no gradient.
+
+    T is float64 and decomposed to `precision`; the frames come in the dtype of `Wx` and `Wy`.
+    """
+    U, d, V = singular_frames(T, precision)
+    return *fix_signs(Wx.mT @ U.to(Wx), Wy.mT @ V.to(Wy)), d
 
 
 def aligned_frames(
-    Wx: Tensor, Wy: Tensor, xy: Tensor, precision: torch.dtype = torch.float64
+    Wx: Tensor, Wy: Tensor, T: Tensor, precision: torch.dtype = torch.float64
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Frames A = Wx' Q and B = Wy', correlations, and V, which turns them canonical; d_x = d_y."""
-    U, d, V = singular_frames(Wx @ xy @ Wy.mT, precision)
-    return Wx.mT @ (U @ V.mT), Wy.mT.contiguous(), d, V
+    U, d, V = singular_frames(T, precision)
+    V = V.to(Wx)
+    return Wx.mT @ (U.to(Wx) @ V.mT), Wy.mT, d, V
 
 
 class _CanonicalProjections(torch.autograd.Function):
@@ -123,7 +126,8 @@ class _CanonicalProjections(torch.autograd.Function):
     def forward(
         ctx: Any, xx: Tensor, yy: Tensor, xy: Tensor, k: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        A, B, d = canonical_frames(whitening(xx), whitening(yy), xy)
+        Wx, Wy = whitening(xx), whitening(yy)
+        A, B, d = canonical_frames(Wx, Wy, Wx @ xy @ Wy.mT)
         ctx.save_for_backward(A, B, d)
         ctx.k = k
         return A[:, :k].clone(), B[:, :k].clone(), d[:k].clone()

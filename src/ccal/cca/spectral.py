@@ -80,8 +80,9 @@ def singular_frames(T: Tensor, precision: torch.dtype = torch.float64) -> Singul
 def inverse_sum(d: Tensor, precision: torch.dtype) -> Tensor:
     """1 / (d_i + d_j), and 0 where both vanish: there the rotation is arbitrary."""
     total = d[:, None] + d
-    floor = 64 * torch.finfo(precision).eps * d[:1]
-    return torch.where(total > floor, 1 / total, 0).to(precision)
+    inverse = total.to(precision).reciprocal()
+    floor = 64 * torch.finfo(precision).eps * d[0].item()
+    return inverse if d[-1].item() > floor else torch.where(total > floor, inverse, 0)
 
 
 def _inverse_gap(d: Tensor, precision: torch.dtype) -> Tensor:
@@ -151,17 +152,21 @@ def aligned_gradients(
     H = A' Sxy B = V diag(d) V' is symmetric. The rotation of A against B solves a Lyapunov equation
     in H, diagonal in V; the rotation of both is that of the Cholesky factor behind Wy.
     """
-    p, common = _antisymmetric(P), _antisymmetric(P + R).triu(1)
+    # Reading a matrix along its columns costs more than a copy, so each is transposed once.
+    Pt, Rt = P.mT.contiguous(), R.mT.contiguous()
+    twice_p = P - Pt
     if newton_schulz:
         H = divisor.to(P.dtype)
-        W = polar_tangent_newton_schulz(divisor, p.double()).to(P.dtype)
+        W = polar_tangent_newton_schulz(divisor, twice_p.double() / 2).to(P.dtype)
     else:
-        V = divisor.to(P.dtype)
+        V = divisor
         H = (V * d.to(P.dtype)) @ V.mT
-        W = V @ (2 * (V.mT @ p @ V) * inverse_sum(d, P.dtype)) @ V.mT
-    turn = _symmetric(W @ H)
-    Nx = -(_symmetric(P) + turn) / 2
-    Ny = -(_symmetric(R) - turn) / 2 - _symmetric(common)
+        W = V @ (V.mT @ twice_p @ V * inverse_sum(d, P.dtype)) @ V.mT
+    WH = W @ H
+    turn = WH + WH.mT
+    common = (twice_p + R).sub_(Rt).triu_(1)
+    Nx = Pt.add_(P).add_(turn).mul_(-0.25)
+    Ny = Rt.add_(R).sub_(turn).add_(common).add_(common.mT).mul_(-0.25)
     if not newton_schulz and bool(grad_d.any()):
         stretch = (V * (d * grad_d / 2).to(P.dtype)) @ V.mT
         Nx, Ny = Nx - stretch, Ny - stretch

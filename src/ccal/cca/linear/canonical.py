@@ -53,7 +53,7 @@ def _cholesky(cov: Tensor, ridge: float) -> tuple[Tensor, float]:
     # A pivot is the variance that earlier features leave unexplained. Judged against the feature's
     # own variance it does not depend on units, so features of very different scale need no floor.
     pivot_floor = len(cov) * torch.finfo(torch.float64).eps
-    floor = float(ridge_floor(cov))
+    floor = ridge_floor(cov)
     for _ in range(20):
         shifted = cov.clone()
         shifted.diagonal().add_(ridge)

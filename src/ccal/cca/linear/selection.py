@@ -142,7 +142,7 @@ def search_ridges(
 
 def _spectrum(cov: Tensor) -> tuple[Tensor, Tensor, float]:
     values, vectors = torch.linalg.eigh(cov)
-    return values.clamp(min=0), vectors, float(ridge_floor(cov))
+    return values.clamp(min=0), vectors, ridge_floor(cov)
 
 
 def _whitening_scale(values: Tensor, ridge: float, floor: float) -> Tensor:
