@@ -1,8 +1,12 @@
-"""Set before torch starts: bf16 kernels of machines that advertise AMX wrongly kill the process."""
+"""Settings that must stand before torch and NumPy start."""
 
 import os
 
+# bf16 kernels kill the process on machines that advertise AMX wrongly.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+# Threads that wait for a busy core make small linear algebra many times slower.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
 import torch

@@ -241,6 +241,10 @@ class TestErrors:
         with pytest.raises(InputError, match=r"x must be a matrix .* got shape \(5,\)"):
             CCALayer(2)(torch.randn(5), torch.randn(5, 2))
 
+    def test_arrays(self) -> None:
+        with pytest.raises(InputError, match=r"x must be a torch\.Tensor, got ndarray"):
+            CCALayer(2)(torch.ones(5, 2).numpy(), torch.randn(5, 2))
+
     def test_integers(self) -> None:
         with pytest.raises(InputError, match=r"floating point, got torch.int64"):
             CCALayer(2)(torch.ones(5, 2, dtype=torch.long), torch.randn(5, 2))
@@ -280,6 +284,8 @@ class TestErrors:
         ("arguments", "message"),
         [
             ({"dim_x": 0}, "must be positive"),
+            ({"dim_x": 4.5}, "whole numbers, got 4.5"),
+            ({"dim_x": 4, "ridge": "auto"}, "got 'auto'"),
             ({"dim_x": 4, "dim_y": 3, "k": 4}, "between 1 and 3, got 4"),
             ({"dim_x": 4, "k": 3, "coordinates": "aligned"}, "needs k = dim_x = dim_y"),
             ({"dim_x": 4, "power": 1, "coordinates": "aligned"}, "power = 0"),

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import torch
 from torch import Tensor
 
 from ccal.errors import InputError
 
-__all__ = ["check_finite", "check_pair", "check_view"]
+__all__ = ["check_finite", "check_pair", "check_view", "ridge_pair"]
 
 
 def check_view(view: Tensor, name: str, dim: int | None = None) -> None:
     """Refuse a view that is not a floating (n, dim) matrix."""
+    if not isinstance(view, Tensor):
+        raise InputError(
+            f"{name} must be a torch.Tensor, got {type(view).__name__}; call torch.as_tensor first."
+        )
     if view.ndim != 2:
         raise InputError(
             f"{name} must be a matrix of shape (samples, features), got shape {tuple(view.shape)}."
@@ -44,3 +50,13 @@ def check_finite(view: Tensor, name: str) -> None:
             f"{name} contains {bad} NaN or infinite values in {rows} of {len(view)} rows; "
             "remove those samples, or lower the learning rate if a network produced them."
         )
+
+
+def ridge_pair(ridge: float | tuple[float, float]) -> tuple[float, float]:
+    """The ridge of each view, from one number for both or a pair."""
+    pair = ridge if isinstance(ridge, tuple) else (ridge, ridge)
+    if len(pair) != 2 or not all(isinstance(r, float | int) and 0 <= r < inf for r in pair):
+        raise InputError(
+            f"ridge must be non-negative and finite, one number or a pair (x, y), got {ridge!r}."
+        )
+    return pair

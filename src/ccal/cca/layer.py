@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ccal import distributed
-from ccal.cca.checks import check_finite, check_pair, check_view
+from ccal.cca.checks import check_finite, check_pair, check_view, ridge_pair
 from ccal.cca.fused import Settings
 from ccal.cca.newton_schulz import Solver, fastest_solver
 from ccal.cca.operators import BatchCCA, batch_cca
@@ -93,8 +93,10 @@ class CCALayer(nn.Module):
     ) -> None:
         super().__init__()
         dim_y = dim_x if dim_y is None else dim_y
-        if min(dim_x, dim_y) < 1:
-            raise InputError(f"dim_x and dim_y must be positive, got {dim_x} and {dim_y}.")
+        if not (isinstance(dim_x, int) and isinstance(dim_y, int) and min(dim_x, dim_y) >= 1):
+            raise InputError(
+                f"dim_x and dim_y must be positive whole numbers, got {dim_x} and {dim_y}."
+            )
         k = min(dim_x, dim_y) if k is None else k
         if not 1 <= k <= min(dim_x, dim_y):
             raise InputError(f"k must lie between 1 and {min(dim_x, dim_y)}, got {k}.")
@@ -112,9 +114,7 @@ class CCALayer(nn.Module):
             raise InputError(f'solver must be "auto", "eigh" or "newton-schulz", got {solver!r}.')
         if solver == "newton-schulz" and coordinates != "aligned":
             raise InputError('solver="newton-schulz" gives aligned coordinates only; use "eigh".')
-        ridge_x, ridge_y = ridge if isinstance(ridge, tuple) else (ridge, ridge)
-        if not (0 <= ridge_x < float("inf") and 0 <= ridge_y < float("inf")):
-            raise InputError(f"ridge must be non-negative and finite, got {ridge}.")
+        ridge_x, ridge_y = ridge_pair(ridge)
         if not 0 < momentum <= 1:
             raise InputError(f"momentum must lie in (0, 1], got {momentum}.")
         if not 0 <= power < float("inf"):

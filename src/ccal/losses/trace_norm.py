@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from ccal.cca.checks import check_pair
+from ccal.cca.checks import check_pair, ridge_pair
 from ccal.cca.fused import Settings
 from ccal.cca.operators import batch_cca
 from ccal.errors import InputError
@@ -58,9 +58,7 @@ class TraceNormLoss(nn.Module):
         if k is not None and k < 1:
             raise InputError(f"k must be positive, got {k}.")
         self.k, self.reduction = k, reduction
-        ridge_x, ridge_y = ridge if isinstance(ridge, tuple) else (ridge, ridge)
-        if not (0 <= ridge_x < float("inf") and 0 <= ridge_y < float("inf")):
-            raise InputError(f"ridge must be non-negative and finite, got {ridge}.")
+        ridge_x, ridge_y = ridge_pair(ridge)
         self._settings = Settings(
             ridge_x=ridge_x, ridge_y=ridge_y, relative_ridge=relative_ridge, sync=sync
         )

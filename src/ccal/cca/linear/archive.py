@@ -26,6 +26,8 @@ def write_archive(
     The file appears under its name only when it is complete and on disk.
     """
     target = Path(path)
+    if not target.parent.is_dir():
+        raise InputError(f"There is no folder {str(target.parent)!r} to write {target.name!r} to.")
     text = json.dumps({"kind": kind, **header}, default=_plain)
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
