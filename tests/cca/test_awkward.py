@@ -122,4 +122,4 @@ def test_trace_norm(data: st.DataObject, batch: tuple[Tensor, Tensor]) -> None:
     ridge, relative = data.draw(ridges(batch[0].dtype))
     loss = TraceNormLoss(ridge=ridge, relative_ridge=relative)(*batch)
     assert_finite(loss, *batch)
-    assert -batch[0].shape[1] * (1 + 1e-6) <= loss.item() <= 0
+    assert -batch[0].shape[1] * (1 + 1e-3) <= loss.item() <= 0

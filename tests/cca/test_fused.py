@@ -75,11 +75,11 @@ def test_loss_and_gradient_are_those_of_algorithm_1(name: str, d: int) -> None:
 
 def test_frames_whiten_and_correlate() -> None:
     x, y = correlated_views(100, 5, 3)
-    batch = batch_cca(x, y, Settings(k=3))
+    batch, cov = batch_cca(x, y, Settings(k=3)), Moments.of(x, y).covariances()
     identity_x, identity_y = torch.eye(5).double(), torch.eye(3).double()
-    torch.testing.assert_close(batch.A.T @ (batch.xx + 1e-3 * identity_x) @ batch.A, identity_x)
-    torch.testing.assert_close(batch.B.T @ (batch.yy + 1e-3 * identity_y) @ batch.B, identity_y)
-    correlation = batch.A.T @ batch.xy @ batch.B
+    torch.testing.assert_close(batch.A.T @ (cov.xx + 1e-3 * identity_x) @ batch.A, identity_x)
+    torch.testing.assert_close(batch.B.T @ (cov.yy + 1e-3 * identity_y) @ batch.B, identity_y)
+    correlation = batch.A.T @ cov.xy @ batch.B
     torch.testing.assert_close(correlation[:3], torch.diag(batch.correlations))
     torch.testing.assert_close(correlation[3:], torch.zeros(2, 3).double())
 

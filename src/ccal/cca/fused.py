@@ -5,9 +5,9 @@ The backward never forms a gradient of A or B. In a frame, P = A' dL/dA is x*' d
     dL/dX = (dL/dX* + 2 / (m - 1) X* Nx + 1 / (m - 1) Y* W') A'
 
 so it costs eight m x d products, all between well-scaled whitened matrices; the ill-conditioned
-inverse covariance enters once, at the end. The d x d work runs in float64. The m x d products run
-in the precision of the samples where the covariances are well enough conditioned for that, and in
-float64 where they are not.
+inverse covariance enters once, at the end. Covariances and whitening are computed in the precision
+of the samples where the covariances are well enough conditioned for that, and in float64 where they
+are not; T is decomposed in float64.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ccal.errors import InputError
 __all__ = ["Pass", "Settings", "backward_pass", "forward_pass"]
 
 # A float32 product leaves an error of about 1e-7 sqrt(S_ii S_jj) in a covariance. Whitening may
-# multiply it by about this number before the products are done again in float64.
+# multiply it by about this number before covariances and whitening are done again in float64.
 _CONDITION_LIMIT = 3e3
 
 
@@ -56,7 +56,7 @@ class Settings(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """What a forward pass computes: results, then what the backward needs besides."""
+    """What a forward pass computes and the backward needs."""
 
     x: Tensor
     y: Tensor
@@ -65,9 +65,6 @@ class Pass(NamedTuple):
     B: Tensor
     mean_x: Tensor
     mean_y: Tensor
-    xx: Tensor
-    yy: Tensor
-    xy: Tensor
     divisor: Tensor  # V, or H = A' Sxy B for Newton-Schulz: how to divide by d_i + d_j
     shift_x: Tensor  # mean of the batch minus mean of the statistics; empty where that is zero
     shift_y: Tensor
@@ -88,17 +85,16 @@ def _centre(view: Tensor, name: str) -> tuple[Tensor, Tensor]:
     return centred, view[0].double() + mean
 
 
-def _with_ridge(cov: Tensor, ridge: float, relative: bool) -> tuple[Tensor, float]:
-    """cov + r I, and the share of the mean variance in r, which the gradient needs."""
+def _add_ridge(cov: Tensor, ridge: float, relative: bool) -> float:
+    """Add the ridge in place; returns the share of the mean variance in it, for the gradient."""
     floor = ridge_floor(cov)
     amount, share = ridge, 0.0
     if relative or ridge < floor:
         variance = cov.diagonal().mean().item()
         amount = max(ridge * variance if relative else ridge, floor)
         share = amount / variance if variance and (relative or amount == floor) else 0.0
-    cov = cov.clone()
     cov.diagonal().add_(amount)
-    return cov, share
+    return share
 
 
 def _amplification(W: Tensor, cov: Tensor) -> float:
@@ -112,10 +108,13 @@ def _amplification(W: Tensor, cov: Tensor) -> float:
 class _Whitened(NamedTuple):
     samples: int
     momentum: float
+    mean_x: Tensor
+    mean_y: Tensor
+    covariances: list[Tensor]  # what running averages go on from; empty without them
     shifts: tuple[Tensor, Tensor]
-    statistics: list[Tensor]
     Wx: Tensor
     Wy: Tensor
+    T: Tensor
     share_x: float
     share_y: float
     well_conditioned: bool
@@ -131,7 +130,7 @@ def _statistics(
         cov = moments.covariances()
         return moments.count, [moments.mean_x, moments.mean_y, cov.xx, cov.yy, cov.xy]
     freedom = max(len(xc) - 1, 1)
-    return len(xc), [*means, *(p.to(torch.float64, copy=True).div_(freedom) for p in products)]
+    return len(xc), [*means, *(p.div_(freedom) for p in products)]
 
 
 def _whitened(
@@ -143,19 +142,35 @@ def _whitened(
             f"CCA needs at least 2 samples, got {samples}; it wants many times more than "
             f"the dimension ({max(xc.shape[1], yc.shape[1])})."
         )
-    shifts = means[0].new_empty(0), means[1].new_empty(0)
     momentum = 1.0
+    *kept, shift_x, shift_y = (means[0].new_empty(0) for _ in range(5))
     if running:
         # The first batch has nothing to be averaged with.
         momentum = s.momentum if bool(running[5]) else 1.0
-        mean_x, mean_y = statistics[:2]
+        batch_x, batch_y = statistics[:2]
         statistics = [a.lerp(b, momentum) for a, b in zip(running[:5], statistics, strict=True)]
-        shifts = mean_x - statistics[0], mean_y - statistics[1]
-    xx, share_x = _with_ridge(statistics[2], s.ridge_x, bool(s.relative_ridge))
-    yy, share_y = _with_ridge(statistics[3], s.ridge_y, bool(s.relative_ridge))
+        shift_x, shift_y = batch_x - statistics[0], batch_y - statistics[1]
+        kept = [cov.clone() for cov in statistics[2:]]
+    mean_x, mean_y, xx, yy, xy = statistics
+    share_x = _add_ridge(xx, s.ridge_x, bool(s.relative_ridge))
+    share_y = _add_ridge(yy, s.ridge_y, bool(s.relative_ridge))
     Wx, Wy = whitening(xx), whitening(yy)
     safe = max(_amplification(Wx, xx), _amplification(Wy, yy)) < _CONDITION_LIMIT
-    return _Whitened(samples, momentum, shifts, statistics, Wx, Wy, share_x, share_y, safe)
+    T = Wx @ xy @ Wy.mT
+    return _Whitened(
+        samples,
+        momentum,
+        mean_x,
+        mean_y,
+        kept,
+        (shift_x, shift_y),
+        Wx,
+        Wy,
+        T,
+        share_x,
+        share_y,
+        safe,
+    )
 
 
 def _frames(
@@ -170,11 +185,17 @@ def _frames(
     return *canonical_frames(Wx, Wy, T, precision), Wx.new_empty(0)
 
 
-def forward_pass(x: Tensor, y: Tensor, running: list[Tensor], s: Settings) -> Pass:
-    """Frames of the batch and the batch in them; see `batch_cca` for the arguments."""
+def forward_pass(
+    x: Tensor, y: Tensor, running: list[Tensor], s: Settings
+) -> tuple[Pass, list[Tensor]]:
+    """Frames of the batch and the batch in them, and the covariances xx, yy, xy.
+
+    The covariances are for running averages, and empty without them. See `batch_cca` for the
+    arguments.
+    """
     (xc, mean_x), (yc, mean_y) = _centre(x, "x"), _centre(y, "y")
-    # Ranks must take the same path, so a group of them never decides by its own rounding.
-    exact = x.dtype == torch.float64 or s.shared
+    # Running averages are float64. Ranks must take the same path, so rounding does not decide.
+    exact = x.dtype == torch.float64 or s.shared or bool(running)
     if not exact:
         try:
             white = _whitened(xc, yc, (mean_x, mean_y), running, s)
@@ -183,21 +204,18 @@ def forward_pass(x: Tensor, y: Tensor, running: list[Tensor], s: Settings) -> Pa
             exact = True
     if exact:
         white = _whitened(xc.double(), yc.double(), (mean_x, mean_y), running, s)
-    Wx, Wy = white.Wx, white.Wy
-    T = Wx @ white.statistics[4] @ Wy.mT
-    if not exact:
-        Wx, Wy = Wx.to(x), Wy.to(y)
-    A, B, d, divisor = _frames(Wx, Wy, T, s, x.dtype)
+    A, B, d, divisor = _frames(white.Wx, white.Wy, white.T.double(), s, x.dtype)
     A, B = A.to(x), B.to(y)
     x_frame, y_frame = xc @ A, yc @ B
     if running or s.shared:
         # The samples are centred at their own mean, the frames at that of the statistics.
-        x_frame += (mean_x - white.statistics[0]).to(x) @ A
-        y_frame += (mean_y - white.statistics[1]).to(y) @ B
-    facts = T.new_tensor([white.samples, white.momentum, white.share_x, white.share_y])
-    divisor = divisor.to(T if s.newton_schulz else x)
-    results = [x_frame, y_frame, d, A, B, *white.statistics]
-    return Pass._make([*results, divisor, *white.shifts, facts.cpu()])
+        x_frame += (mean_x - white.mean_x).to(x) @ A
+        y_frame += (mean_y - white.mean_y).to(y) @ B
+    facts = [white.samples, white.momentum, white.share_x, white.share_y]
+    results = [x_frame, y_frame, d, A, B, white.mean_x, white.mean_y]
+    divisor = divisor if s.newton_schulz else divisor.to(x)
+    extras = [divisor, *white.shifts, torch.tensor(facts, dtype=d.dtype)]
+    return Pass._make(results + extras), white.covariances
 
 
 def backward_pass(

@@ -17,15 +17,15 @@ from ccal.cca.fused import Pass, Settings, backward_pass, forward_pass
 
 __all__ = ["BatchCCA", "batch_cca"]
 
-_RESULTS = 10  # fields of Pass that are results; the rest is for the backward
+_SAVED = len(Pass._fields)
 
 
 class BatchCCA(NamedTuple):
     """CCA of a batch. Gradients flow through `x`, `y` and `correlations`; the rest is for storing.
 
-    `x` (m, d_x) and `y` (m, d_y) are the samples in the frames `A` and `B`. The means and
-    covariances, without ridge, are those that the frames were computed from. The Newton-Schulz
-    solver does not know the correlations and leaves them zero.
+    `x` (m, d_x) and `y` (m, d_y) are the samples in the frames `A` and `B`. The means are those of
+    the statistics; the covariances, without ridge, are the running ones, and empty if there are
+    none. The Newton-Schulz solver does not know the correlations and leaves them zero.
     """
 
     x: Tensor
@@ -51,7 +51,7 @@ def batch_cca(x: Tensor, y: Tensor, settings: Settings, running: Sequence[Tensor
     arguments = x.to(dtype), y.to(dtype), list(running), list(map(float, settings))
     step = _operator if torch.compiler.is_compiling() else _Eager.apply
     outputs = step(*arguments)  # type: ignore[no-untyped-call]
-    return BatchCCA(*outputs[:3], *(t.detach() for t in outputs[3:_RESULTS]))
+    return BatchCCA(*outputs[:3], *(t.detach() for t in (*outputs[3:7], *outputs[_SAVED:])))
 
 
 def _full_precision(x: Tensor) -> AbstractContextManager[object]:
@@ -64,7 +64,8 @@ def _full_precision(x: Tensor) -> AbstractContextManager[object]:
 
 def _forward(x: Tensor, y: Tensor, running: list[Tensor], settings: list[float]) -> list[Tensor]:
     with _full_precision(x):
-        return [t.contiguous() for t in forward_pass(x, y, running, Settings(*settings))]
+        saved, covariances = forward_pass(x, y, running, Settings(*settings))
+        return [t.contiguous() for t in (*saved, *covariances)]
 
 
 def _backward(grads: list[Tensor], saved: list[Tensor], settings: list[float]) -> list[Tensor]:
@@ -82,7 +83,7 @@ class _Eager(torch.autograd.Function):
         ctx.settings = settings
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*outputs[3:])
-        ctx.save_for_backward(x, y, *outputs)
+        ctx.save_for_backward(x, y, *outputs[:_SAVED])
         return tuple(outputs)
 
     @staticmethod
@@ -107,11 +108,13 @@ def _(x: Tensor, y: Tensor, running: list[Tensor], settings: list[float]) -> lis
     wide = x.new_empty(0, dtype=torch.float64)
     views = [x.new_empty(x.shape), y.new_empty(y.shape), wide.new_empty(min(dx, dy))]
     frames = [x.new_empty(dx, dx), x.new_empty(dy, dy)]
-    statistics = [wide.new_empty(n) for n in ((dx,), (dy,), (dx, dx), (dy, dy), (dx, dy))]
+    means = [wide.new_empty(dx), wide.new_empty(dy)]
+    shapes = [(dx, dx), (dy, dy), (dx, dy)] if running else [(0,)] * 3
+    covariances = [wide.new_empty(shape) for shape in shapes]
     divisor = (wide if s.newton_schulz else x).new_empty((dx, dx) if s.aligned else 0)
     shifts = [wide.new_empty(dx if running else 0), wide.new_empty(dy if running else 0)]
     facts = torch.empty(4, dtype=torch.float64, device="cpu")
-    return [*views, *frames, *statistics, divisor, *shifts, facts]
+    return [*views, *frames, *means, divisor, *shifts, facts, *covariances]
 
 
 @torch.library.custom_op("ccal::batch_cca_backward", mutates_args=())
@@ -129,7 +132,7 @@ def _(grads: list[Tensor], saved: list[Tensor], settings: list[float]) -> list[T
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
     x, y, running, ctx.settings = inputs
     ctx.no_gradient = [None] * len(running)
-    ctx.save_for_backward(x, y, *output)
+    ctx.save_for_backward(x, y, *output[:_SAVED])
 
 
 def _autograd(ctx: Any, grads: list[Tensor]) -> tuple[Tensor, Tensor, list[None], None]:
