@@ -10,12 +10,17 @@ import pytest
 
 import ccal
 import ccal.cca
+import ccal.data
+import ccal.encoders
 import ccal.losses
 
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("module", [ccal, ccal.cca, ccal.losses], ids=lambda m: m.__name__)
+MODULES = [ccal, ccal.cca, ccal.data, ccal.encoders, ccal.losses]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda m: m.__name__)
 def test_every_public_name_is_documented(module: object) -> None:
     for name in module.__all__:  # type: ignore[attr-defined]
         assert getattr(module, name).__doc__, name

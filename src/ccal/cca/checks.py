@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 
 import torch
@@ -52,11 +53,11 @@ def check_finite(view: Tensor, name: str) -> None:
         )
 
 
-def ridge_pair(ridge: float | tuple[float, float]) -> tuple[float, float]:
+def ridge_pair(ridge: float | Sequence[float]) -> tuple[float, float]:
     """The ridge of each view, from one number for both or a pair."""
-    pair = ridge if isinstance(ridge, tuple) else (ridge, ridge)
+    pair = tuple(ridge) if isinstance(ridge, Sequence) else (ridge, ridge)
     if len(pair) != 2 or not all(isinstance(r, float | int) and 0 <= r < inf for r in pair):
         raise InputError(
             f"ridge must be non-negative and finite, one number or a pair (x, y), got {ridge!r}."
         )
-    return pair
+    return pair[0], pair[1]

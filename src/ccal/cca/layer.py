@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import torch
@@ -84,7 +84,7 @@ class CCALayer(nn.Module):
         *,
         k: int | None = None,
         coordinates: Coordinates | None = None,
-        ridge: float | tuple[float, float] = 1e-3,
+        ridge: float | Sequence[float] = 1e-3,
         relative_ridge: bool = False,
         momentum: float = 1.0,
         power: float = 0.0,

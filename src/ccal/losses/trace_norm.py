@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -47,7 +48,7 @@ class TraceNormLoss(nn.Module):
         self,
         *,
         k: int | None = None,
-        ridge: float | tuple[float, float] = 1e-3,
+        ridge: float | Sequence[float] = 1e-3,
         relative_ridge: bool = False,
         reduction: Literal["sum", "mean"] = "sum",
         sync: bool = True,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
-import tempfile
 import zipfile
 import zlib
 from pathlib import Path
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccal.errors import InputError
+from ccal.files import write_atomically
 
 __all__ = ["read_archive", "write_archive"]
 
@@ -29,16 +30,9 @@ def write_archive(
     if not target.parent.is_dir():
         raise InputError(f"There is no folder {str(target.parent)!r} to write {target.name!r} to.")
     text = json.dumps({"kind": kind, **header}, default=_plain)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, allow_pickle=False, header=np.array(text), **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    stream = io.BytesIO()
+    np.savez(stream, allow_pickle=False, header=np.array(text), **arrays)
+    write_atomically(target, stream.getvalue())
 
 
 def read_archive(

@@ -1,0 +1,34 @@
+"""Pairs of two modalities and where they come from: arrays, tables, splits and the text front end.
+
+pairs     two named columns, row i with row i; subsets without copies
+arrays    .npy and .npz files
+tables    CSV, TSV, JSONL and Parquet, with bad rows reported by line
+splits    train / valid / test: random, group- or label-disjoint, or from a column
+text      words, lemmas, TF-IDF
+"""
+
+from ccal.data.arrays import find_bad_rows, load_array, read_arrays
+from ccal.data.bad_rows import BadRows
+from ccal.data.pairs import Pairs, Rows
+from ccal.data.splits import Split, column_split, disjoint_split, random_split, split_pairs
+from ccal.data.tables import Table, read_table
+from ccal.data.text import TfidfVectoriser, lemmatise, tokenise
+
+__all__ = [
+    "BadRows",
+    "Pairs",
+    "Rows",
+    "Split",
+    "Table",
+    "TfidfVectoriser",
+    "column_split",
+    "disjoint_split",
+    "find_bad_rows",
+    "lemmatise",
+    "load_array",
+    "random_split",
+    "read_arrays",
+    "read_table",
+    "split_pairs",
+    "tokenise",
+]

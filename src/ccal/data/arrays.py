@@ -1,0 +1,135 @@
+"""Feature arrays from `.npy` (memory-mapped) and `.npz` files, checked at the door."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ccal.data.pairs import Pairs
+from ccal.errors import InputError
+
+__all__ = ["find_bad_rows", "load_array", "read_arrays"]
+
+
+def load_array(path: str | PathLike[str], key: str | None = None) -> NDArray[Any]:
+    """The array (rows, ...) of a `.npy` file, memory-mapped, or of a `.npz` file, in memory.
+
+    `key` names the array of a `.npz` that holds several. Refused, with the file's name: what is
+    not numbers, has fewer than two dimensions, or has no rows or no features.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/images.npy", np.ones((5, 3), dtype=np.float16))
+    ...     load_array(f"{folder}/images.npy").shape
+    (5, 3)
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"{path}: no such file.")
+    if path.suffix not in (".npy", ".npz"):
+        raise InputError(f"{path}: expected a .npy or .npz file, got {path.suffix or 'no suffix'}.")
+    if path.suffix == ".npy" and key is not None:
+        raise InputError(f"{path}: a .npy file holds one array, so it has no key {key!r}.")
+    try:
+        array = _from_npz(path, key) if path.suffix == ".npz" else _from_npy(path)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path}: not a readable {path.suffix} file ({error}).") from error
+    _check(array, path)
+    return array
+
+
+def find_bad_rows(
+    array: NDArray[Any], *, chunk_bytes: int = 1 << 24
+) -> tuple[NDArray[np.int64], int]:
+    """Rows of `array` (n, ...) with NaN or infinite values: their indices, and the value count.
+
+    The array is read `chunk_bytes` at a time, so a memory-map larger than memory is fine.
+
+    >>> find_bad_rows(np.array([[1.0, 2.0], [np.nan, np.inf], [3.0, 4.0]]))
+    (array([1]), 2)
+    """
+    bad: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)]
+    count = 0
+    if array.dtype.kind == "f" and array.size:
+        step = max(1, chunk_bytes * len(array) // array.nbytes)
+        for start in range(0, len(array), step):
+            finite = np.isfinite(array[start : start + step])
+            if not finite.all():
+                wrong = ~finite.reshape(len(finite), -1)
+                count += int(wrong.sum())
+                bad.append(np.flatnonzero(wrong.any(axis=1)) + start)
+    return np.concatenate(bad), count
+
+
+def read_arrays(
+    x: str | PathLike[str],
+    y: str | PathLike[str],
+    *,
+    names: tuple[str, str] = ("x", "y"),
+    keys: tuple[str | None, str | None] = (None, None),
+) -> Pairs:
+    """Pairs from two array files of equally many rows, all values finite.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/images.npy", np.ones((5, 3), dtype=np.float32))
+    ...     np.savez(f"{folder}/texts.npz", np.zeros((5, 2)))
+    ...     read_arrays(f"{folder}/images.npy", f"{folder}/texts.npz", names=("image", "text"))
+    Pairs(5 rows: image (5, 3) float32, text (5, 2) float64)
+    """
+    paths = (Path(x), Path(y))
+    first, second = (load_array(path, key) for path, key in zip(paths, keys, strict=True))
+    if len(first) != len(second):
+        raise InputError(
+            f"{paths[0]} has {len(first)} rows and {paths[1]} has {len(second)}; "
+            "row i of one must belong to row i of the other."
+        )
+    for path, array in zip(paths, (first, second), strict=True):
+        rows, count = find_bad_rows(array)
+        if count:
+            listed = ", ".join(map(str, rows[:10])) + (", ..." if len(rows) > 10 else "")
+            raise InputError(
+                f"{path}: {count} NaN or infinite values in {len(rows)} of {len(array)} rows "
+                f"(counted from 0: {listed}); remove these rows from both files."
+            )
+    return Pairs({names[0]: first, names[1]: second})
+
+
+def _from_npy(path: Path) -> NDArray[Any]:
+    array: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
+    return array
+
+
+def _from_npz(path: Path, key: str | None) -> NDArray[Any]:
+    if not zipfile.is_zipfile(path):
+        raise InputError(f"{path}: not a readable .npz file (it is no zip archive).")
+    with np.load(path, allow_pickle=False) as archive:
+        if key is None and len(archive.files) != 1:
+            raise InputError(
+                f"{path}: holds {len(archive.files)} arrays, name one of {archive.files}."
+            )
+        if key is not None and key not in archive.files:
+            raise InputError(f"{path}: no array {key!r}; there are {archive.files}.")
+        array: NDArray[Any] = archive[archive.files[0] if key is None else key]
+        return array
+
+
+def _check(array: NDArray[Any], path: Path) -> None:
+    dtype = array.dtype
+    if dtype.kind not in "fiub" or dtype.itemsize > 8 or not dtype.isnative:
+        raise InputError(
+            f"{path}: values of type {dtype}; expected numbers of up to 64 bits in this machine's "
+            "byte order, such as float32."
+        )
+    if array.ndim < 2 or array.size == 0:
+        raise InputError(
+            f"{path}: shape {array.shape}; expected (rows, features), at least one of each."
+        )

@@ -1,0 +1,214 @@
+"""Text as numbers: words, lemmas, and TF-IDF over the words of the training texts."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ccal.errors import InputError, NotFittedError
+from ccal.optional import require
+
+__all__ = ["TfidfVectoriser", "lemmatise", "tokenise"]
+
+
+class _WordCharacters(dict[int, int]):
+    """For `str.translate`: letters, marks and digits stay, all else becomes a space."""
+
+    def __missing__(self, code: int) -> int:
+        self[code] = code if unicodedata.category(chr(code))[0] in "LMN" else ord(" ")
+        return self[code]
+
+
+_BLANK_OUT = _WordCharacters({ord("'"): ord("'"), ord("’"): ord("'")})
+_WORD = re.compile(r"[^\s']+(?:'[^\s']+)*")
+
+
+def tokenise(text: str) -> list[str]:
+    """Words of letters, marks and digits in lower case; an apostrophe inside a word stays.
+
+    Scripts without spaces, such as Chinese, come out as one word between punctuation marks.
+
+    >>> tokenise("The dog's café: 2 brown-ish DOGS!")
+    ['the', "dog's", 'café', '2', 'brown', 'ish', 'dogs']
+    """
+    return _WORD.findall(unicodedata.normalize("NFC", text.lower()).translate(_BLANK_OUT))
+
+
+def lemmatise(words: Iterable[str], language: str = "en") -> list[str]:
+    """The dictionary form of each word, in lower case; needs `ccal[text]` (simplemma).
+
+    >>> lemmatise(["dogs", "running", "was"])
+    ['dog', 'run', 'be']
+    """
+    simplemma = require("simplemma", extra="text", purpose="Lemmatising")
+    try:
+        return [simplemma.lemmatize(word, lang=language).lower() for word in words]
+    except ValueError as error:
+        raise InputError(f"simplemma cannot lemmatise language {language!r}: {error}") from error
+
+
+class TfidfVectoriser:
+    """TF-IDF rows of length 1 over a vocabulary taken from the training texts only.
+
+    A word stays if it occurs at least `min_count` times in all training texts together (the
+    paper: 5 for Flickr30k, 3 for IAPR TC-12). The value of a word before scaling to length 1 is
+    `tf * (ln((1 + n) / (1 + df)) + 1)`, with tf its count in the text, or `1 + ln(count)` if
+    `sublinear`, and df the number of the n training texts that contain it. Unknown words are
+    ignored; a text without a known word gives a row of zeros, counted in `empty_texts`.
+
+    >>> tfidf = TfidfVectoriser(min_count=2).fit(["Two dogs run.", "A dog ran.", "A cat"])
+    >>> tfidf.vocabulary
+    ['a', 'dog', 'run']
+    >>> tfidf.transform(["dogs", "zebra"]), tfidf.empty_texts
+    (array([[0., 1., 0.], [0., 0., 0.]], dtype=float32), 1)
+    """
+
+    def __init__(
+        self,
+        *,
+        min_count: int = 5,
+        sublinear: bool = False,
+        lemmatise: bool = True,
+        language: str = "en",
+    ) -> None:
+        if min_count < 1:
+            raise InputError(f"min_count must be 1 or more, got {min_count}.")
+        self.min_count = min_count
+        self.sublinear = sublinear
+        self.lemmatise = lemmatise
+        self.language = language
+        self.vocabulary: list[str] = []
+        self.idf: NDArray[np.float64] = np.empty(0)
+        self.empty_texts = 0
+        self._column: dict[str, int] = {}
+
+    def fit(self, texts: Iterable[str]) -> TfidfVectoriser:
+        """Learn vocabulary and idf from the training texts, in one pass."""
+        occurrences: Counter[str] = Counter()
+        documents: Counter[str] = Counter()
+        n = 0
+        for n, text in enumerate(_checked(texts), start=1):  # noqa: B007
+            words = self.words(text)
+            occurrences.update(words)
+            documents.update(set(words))
+        kept = sorted(w for w, count in occurrences.items() if count >= self.min_count)
+        if not kept:
+            raise InputError(
+                f"no word occurs {self.min_count} times in the {n} training texts "
+                f"({len(occurrences)} different words); lower min_count."
+            )
+        df = np.array([documents[word] for word in kept], dtype=np.float64)
+        self._set(kept, np.log((1 + n) / (1 + df)) + 1)
+        return self
+
+    def transform(self, texts: Iterable[str]) -> NDArray[np.float32]:
+        """The dense (n, words) matrix; sets `empty_texts`."""
+        texts = list(_checked(texts))
+        matrix = np.empty((len(texts), len(self.idf)), dtype=np.float32)
+        start = 0
+        for chunk in self.chunks(texts):
+            matrix[start : start + len(chunk)] = chunk
+            start += len(chunk)
+        return matrix
+
+    def chunks(self, texts: Iterable[str], rows: int = 4096) -> Iterator[NDArray[np.float32]]:
+        """Yield the matrix `rows` texts at a time; `empty_texts` counts up to the last chunk."""
+        if not self.vocabulary:
+            raise NotFittedError("TfidfVectoriser has no vocabulary yet; call fit first.")
+        self.empty_texts = 0
+        columns: list[list[int]] = []
+        for text in _checked(texts):
+            known = (self._column.get(word) for word in self.words(text))
+            columns.append([column for column in known if column is not None])
+            if len(columns) == rows:
+                yield self._weigh(columns)
+                columns = []
+        if columns:
+            yield self._weigh(columns)
+
+    def words(self, text: str) -> list[str]:
+        """The words of a text as the vocabulary spells them."""
+        words = tokenise(text)
+        return lemmatise(words, self.language) if self.lemmatise else words
+
+    def to_config(self) -> dict[str, Any]:
+        """Everything `from_config` needs, as plain values for JSON."""
+        if not self.vocabulary:
+            raise NotFittedError("TfidfVectoriser has no vocabulary yet; call fit first.")
+        return {
+            "min_count": self.min_count,
+            "sublinear": self.sublinear,
+            "lemmatise": self.lemmatise,
+            "language": self.language,
+            "simplemma": _simplemma_version() if self.lemmatise else None,
+            "vocabulary": list(self.vocabulary),
+            "idf": self.idf.tolist(),
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> TfidfVectoriser:
+        """The vectoriser that `to_config` described; warns if simplemma has another version.
+
+        >>> one = TfidfVectoriser(min_count=1, lemmatise=False).fit(["a dog", "a cat"])
+        >>> two = TfidfVectoriser.from_config(one.to_config())
+        >>> bool((one.transform(["a cat"]) == two.transform(["a cat"])).all())
+        True
+        """
+        options = ("min_count", "sublinear", "lemmatise", "language")
+        missing = [k for k in (*options, "simplemma", "vocabulary", "idf") if k not in config]
+        if missing:
+            raise InputError(f"the TF-IDF config lacks {', '.join(missing)}.")
+        vectoriser = cls(**{name: config[name] for name in options})
+        vocabulary, idf = list(config["vocabulary"]), np.array(config["idf"], dtype=np.float64)
+        if idf.shape != (len(vocabulary),) or len(set(vocabulary)) != len(vocabulary):
+            raise InputError(
+                f"the TF-IDF config is broken: {len(vocabulary)} words "
+                f"({len(set(vocabulary))} distinct), idf of shape {idf.shape}."
+            )
+        if vectoriser.lemmatise and _simplemma_version() != config["simplemma"]:
+            warnings.warn(
+                f"The vocabulary was made with simplemma {config['simplemma']}, installed is "
+                f"{_simplemma_version()}; some words may get another lemma.",
+                UserWarning,
+                stacklevel=2,
+            )
+        vectoriser._set(vocabulary, idf)
+        return vectoriser
+
+    def _set(self, vocabulary: list[str], idf: NDArray[np.float64]) -> None:
+        self.vocabulary, self.idf = vocabulary, idf
+        self._column = {word: column for column, word in enumerate(vocabulary)}
+
+    def _weigh(self, columns: list[list[int]]) -> NDArray[np.float32]:
+        """Rows of length 1 from the vocabulary columns of each text's words."""
+        n, d = len(columns), len(self.idf)
+        row = np.repeat(np.arange(n), [len(c) for c in columns])
+        flat = np.array([column for c in columns for column in c], dtype=np.int64)
+        cells, counts = np.unique(row * d + flat, return_counts=True)
+        values = (1 + np.log(counts) if self.sublinear else counts) * self.idf[cells % d]
+        norms = np.sqrt(np.bincount(cells // d, weights=values**2, minlength=n))
+        self.empty_texts += int((norms == 0).sum())
+        matrix = np.zeros((n, d), dtype=np.float32)
+        matrix.reshape(-1)[cells] = values / norms[cells // d]
+        return matrix
+
+
+def _checked(texts: Iterable[str]) -> Iterator[str]:
+    if isinstance(texts, str):
+        raise InputError("expected a list of texts, got one text; put it in a list.")
+    for position, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise InputError(f"text {position} (from 0) is a {type(text).__name__}, not a text.")
+        yield text
+
+
+def _simplemma_version() -> str:
+    simplemma = require("simplemma", extra="text", purpose="Lemmatising")
+    return str(simplemma.__version__)

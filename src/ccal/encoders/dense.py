@@ -1,0 +1,69 @@
+"""Dense towers for ready-made features: the paper's image and text networks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ccal.encoders.registry import register_tower
+from ccal.errors import InputError
+
+__all__ = ["DenseTower"]
+
+
+@register_tower("dense")
+class DenseTower(nn.Module):
+    """Dense layers with batch normalisation and ELU, then a linear layer.
+
+    Without `hidden` it is one linear layer, the paper's image tower (4096 -> 128). With
+    `hidden=(1024, 1024)` it is its text tower (5793 -> 1024 -> 1024 -> 128). Weights start uniform
+    with variance 1 / inputs (He, gain 1), biases at zero.
+
+    Shapes: (n, in_features) -> (n, out_features).
+
+    >>> DenseTower(5793, 128, hidden=(1024, 1024))(torch.rand(2, 5793)).shape
+    torch.Size([2, 128])
+    """
+
+    def __init__(self, in_features: int, out_features: int, *, hidden: Sequence[int] = ()) -> None:
+        super().__init__()
+        sizes = [in_features, *hidden, out_features]
+        if not all(isinstance(size, int) and size > 0 for size in sizes):
+            raise InputError(f"All layer sizes must be positive whole numbers, got {sizes}.")
+        self.in_features, self.out_features = in_features, out_features
+        self.hidden = tuple(hidden)
+        layers: list[nn.Module] = []
+        for size, following in pairwise(sizes[:-1]):
+            # Batch normalisation subtracts any bias again.
+            layers += [_linear(size, following, bias=False), nn.BatchNorm1d(following), nn.ELU()]
+        self.layers = nn.Sequential(*layers, _linear(sizes[-2], out_features, bias=True))
+
+    def config(self) -> dict[str, Any]:
+        """Constructor arguments, as plain data."""
+        return {
+            "in_features": self.in_features,
+            "out_features": self.out_features,
+            "hidden": list(self.hidden),
+        }
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(n, in_features) -> (n, out_features)."""
+        if features.ndim != 2 or features.shape[1] != self.in_features:
+            raise InputError(
+                f"This tower takes features of shape (n, {self.in_features}), "
+                f"got {tuple(features.shape)}."
+            )
+        output: Tensor = self.layers(features)
+        return output
+
+
+def _linear(inputs: int, outputs: int, *, bias: bool) -> nn.Linear:
+    layer = nn.Linear(inputs, outputs, bias=bias)
+    nn.init.kaiming_uniform_(layer.weight, nonlinearity="linear")
+    if bias:
+        torch.nn.init.zeros_(layer.bias)
+    return layer

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ccal.encoders import DenseTower
+from ccal.errors import InputError, NotFittedError
+from ccal.model import DualEncoder, load
+from tests.reference import correlated_views
+
+pytest.importorskip("safetensors")
+
+PROJECTIONS: dict[str, dict[str, Any]] = {
+    "cca": {},
+    "weighted": {"cca": {"power": 1.0, "ridge": (0.1, 0.2), "relative_ridge": True}},
+    "learned": {"projection": "learned"},
+    "none": {"projection": "none"},
+}
+
+
+def make(**options: Any) -> DualEncoder:
+    torch.manual_seed(0)
+    return DualEncoder(
+        dim=4, image=DenseTower(6, 4), text=DenseTower(9, 4, hidden=(12,)), **options
+    )
+
+
+@pytest.fixture
+def pairs() -> tuple[Tensor, Tensor]:
+    return correlated_views(200, 6, 9, dtype=torch.float32)
+
+
+@pytest.fixture(params=PROJECTIONS)
+def model(request: pytest.FixtureRequest, pairs: tuple[Tensor, Tensor]) -> DualEncoder:
+    model = make(**PROJECTIONS[request.param])
+    model(*pairs)
+    return model.refit([pairs])
+
+
+def test_encoding_in_batches_is_evaluating_pairs(
+    model: DualEncoder, pairs: tuple[Tensor, Tensor]
+) -> None:
+    done: list[tuple[int, int]] = []
+    x = model.encode("image", pairs[0], batch_size=64, progress=lambda n, m: done.append((n, m)))
+    y = model.encode("text", pairs[1])
+    assert model.training
+    assert done == [(64, 200), (128, 200), (192, 200), (200, 200)]
+    expected = model.eval()(*pairs)
+    torch.testing.assert_close(x, expected[0])
+    torch.testing.assert_close(y, expected[1])
+
+
+def test_a_saved_model_is_the_same_model(
+    model: DualEncoder, pairs: tuple[Tensor, Tensor], tmp_path: Path
+) -> None:
+    model.save(tmp_path / "runs" / "model")
+    restored = load(tmp_path / "runs" / "model")
+    assert restored.modalities == ("image", "text")
+    assert not restored.training
+    for name, view in zip(("image", "text"), pairs, strict=True):
+        assert torch.equal(restored.encode(name, view), model.encode(name, view))
+    assert sorted(p.suffix for p in (tmp_path / "runs" / "model").iterdir()) == [
+        ".json",
+        ".safetensors",
+    ]
+
+
+def test_saving_again_replaces_the_model(pairs: tuple[Tensor, Tensor], tmp_path: Path) -> None:
+    model = make().refit([pairs])
+    model.save(tmp_path / "model")
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1)
+    model.refit([pairs]).save(tmp_path / "model")
+    assert len(list((tmp_path / "model").iterdir())) == 2
+    assert torch.equal(
+        load(tmp_path / "model").encode("text", pairs[1]), model.encode("text", pairs[1])
+    )
+
+
+WRITER = """
+import sys, torch
+from tests.test_model import make
+from tests.reference import correlated_views
+model = make().refit([correlated_views(200, 6, 9, dtype=torch.float32)])
+print("ready", flush=True)
+while True:
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(0.9)
+    model.save(sys.argv[1])
+"""
+
+
+def test_a_killed_writer_leaves_a_whole_model(tmp_path: Path) -> None:
+    root = Path(__file__).parents[1]
+    for attempt in range(5):
+        command = [sys.executable, "-c", WRITER, str(tmp_path / "model")]
+        environment = {**os.environ, "PYTHONPATH": f"{root / 'src'}:{root}"}
+        writer = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root, env=environment)
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"ready\n"
+        time.sleep(0.3 + 0.0137 * attempt)
+        writer.send_signal(signal.SIGKILL)
+        writer.wait()
+        load(tmp_path / "model")
+    make().save(tmp_path / "model")
+    assert load(tmp_path / "model").dim == 4
+
+
+class TestErrors:
+    def test_two_modalities(self) -> None:
+        with pytest.raises(InputError, match=r"two modalities, .* got \['image'\]"):
+            DualEncoder(dim=4, image=DenseTower(6, 4))
+
+    def test_unknown_modality(self) -> None:
+        with pytest.raises(InputError, match="joins image and text; it has no 'audio'"):
+            make().encode("audio", torch.randn(2, 6))
+
+    def test_unknown_projection(self) -> None:
+        with pytest.raises(InputError, match="'pca'"):
+            make(projection="pca")
+        with pytest.raises(InputError, match='needs projection="cca"'):
+            make(projection="learned", cca={"power": 1.0})
+
+    def test_encoding_before_refit(self) -> None:
+        with pytest.raises(NotFittedError):
+            make().encode("image", torch.randn(2, 6))
+
+    def test_towers_of_one_s_own_need_a_name(self, tmp_path: Path) -> None:
+        model = DualEncoder(dim=4, a=nn.Linear(3, 4), b=nn.Linear(3, 4))
+        with pytest.raises(InputError, match="register_tower"):
+            model.save(tmp_path / "model")
+        assert not (tmp_path / "model").exists()
+
+    def test_a_folder_of_something_else_is_kept(self, tmp_path: Path) -> None:
+        (tmp_path / "thesis.tex").write_text("years of work")
+        with pytest.raises(InputError, match="no saved model; nothing was written"):
+            make().save(tmp_path)
+        assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+
+    @pytest.mark.parametrize("damage", ["no config", "half a config", "half the weights", "format"])
+    def test_a_damaged_model_is_named(self, damage: str, tmp_path: Path) -> None:
+        make().save(tmp_path / "model")
+        config = tmp_path / "model" / "config.json"
+        weights = next((tmp_path / "model").glob("weights-*"))
+        if damage == "no config":
+            config.unlink()
+        elif damage == "half a config":
+            config.write_bytes(config.read_bytes()[:40])
+        elif damage == "half the weights":
+            weights.write_bytes(weights.read_bytes()[:-100])
+        else:
+            config.write_text(json.dumps({**json.loads(config.read_text()), "format": 99}))
+        with pytest.raises(InputError, match="model"):
+            load(tmp_path / "model")
