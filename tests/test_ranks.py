@@ -40,7 +40,8 @@ def test_the_chunk_size_does_not_matter(chunk: int) -> None:
     n=st.integers(1, 300), k=st.integers(1, 70), chunk=st.integers(1, 300), seed=st.integers(0, 99)
 )
 def test_a_view_finds_itself(n: int, k: int, chunk: int, seed: int) -> None:
-    x = torch.randn(n, k, generator=torch.Generator().manual_seed(seed))
+    # In float32 the cosine of a vector with itself may round below that with another.
+    x = torch.randn(n, k, generator=torch.Generator().manual_seed(seed)).double()
     assert bool((counterpart_ranks(x, x.clone(), chunk=chunk) == 1).all()) or k == 1
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ccal.errors import InputError
 
-__all__ = ["counterpart_ranks", "mean_reciprocal_rank"]
+__all__ = ["counterpart_ranks", "mean_reciprocal_rank", "unit_rows"]
 
 
 def counterpart_ranks(
@@ -31,7 +31,7 @@ def counterpart_ranks(
             "x and y must be pairs of embeddings, both of shape (n, k), "
             f"got {tuple(x.shape)} and {tuple(y.shape)}."
         )
-    queries, candidates = _unit_rows(x, "x"), _unit_rows(y, "y")
+    queries, candidates = unit_rows(x, "x"), unit_rows(y, "y")
     ranks = torch.empty(len(x), dtype=torch.int64, device=x.device)
     for start in range(0, len(x), chunk):
         scores = queries[start : start + chunk] @ candidates.mT
@@ -58,7 +58,7 @@ def mean_reciprocal_rank(
     return ranks.double().reciprocal().mean().item()
 
 
-def _unit_rows(view: Tensor, name: str) -> Tensor:
+def unit_rows(view: Tensor, name: str) -> Tensor:
     """Rows scaled to length 1 in at least float32; zero rows stay zero."""
     bad = int((~torch.isfinite(view)).any(dim=1).sum())
     if bad:

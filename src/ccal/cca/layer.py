@@ -39,8 +39,9 @@ class CCALayer(nn.Module):
     stored projections. Call `refit` with all training pairs before you evaluate: projections of one
     batch are noisy.
 
-    Shapes: x (m, dim_x), y (m, dim_y) -> (m, k), (m, k). Half precision is raised to float32; the
-    d x d mathematics runs in float64.
+    Shapes: x (m, dim_x), y (m, dim_y) -> (m, k), (m, k). Half precision is raised to float32. What
+    float32 cannot do safely runs in float64: decompositions always, covariances when they are not
+    well conditioned.
 
     Args:
         dim_x: features of view x.

@@ -1,0 +1,38 @@
+"""How well embeddings of two modalities find each other; tensors in, numbers out.
+
+- `evaluate_embeddings`: both directions, R@k, MR, MRR, mean rank, with intervals: a `Report`.
+- `two_way_ranks`, `Measures`: its two halves, the ranks and what is said of them.
+- `class_average_precision`, `item_average_precision`: AP@k over classes (zero-shot retrieval).
+- `export_trec`: runs and judgements for trec_eval, ranx and their kin.
+- `correlation_structure`, `chance_correlation`, `effective_rank`, `collapse_warning`: diagnostics.
+"""
+
+from ccal.evaluation.average_precision import class_average_precision, item_average_precision
+from ccal.evaluation.diagnostics import (
+    CorrelationStructure,
+    chance_correlation,
+    collapse_warning,
+    correlation_structure,
+    effective_rank,
+)
+from ccal.evaluation.measures import Measures
+from ccal.evaluation.protocol import Direction, Report, evaluate_embeddings
+from ccal.evaluation.trec import export_trec
+from ccal.evaluation.two_way import Ties, two_way_ranks
+
+__all__ = [
+    "CorrelationStructure",
+    "Direction",
+    "Measures",
+    "Report",
+    "Ties",
+    "chance_correlation",
+    "class_average_precision",
+    "collapse_warning",
+    "correlation_structure",
+    "effective_rank",
+    "evaluate_embeddings",
+    "export_trec",
+    "item_average_precision",
+    "two_way_ranks",
+]

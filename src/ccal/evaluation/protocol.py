@@ -1,0 +1,136 @@
+"""Evaluate embeddings of two modalities in both directions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from torch import Tensor
+
+from ccal.errors import InputError
+from ccal.evaluation.bootstrap import bootstrap_intervals
+from ccal.evaluation.inputs import Array
+from ccal.evaluation.measures import LABELS, Measures
+from ccal.evaluation.two_way import Ties, two_way_ranks
+
+__all__ = ["Direction", "Report", "evaluate_embeddings"]
+
+
+@dataclass(frozen=True)
+class Direction:
+    """One direction: its `measures`, their 95% interval `low` to `high` if asked for, the `ranks`.
+
+    `ranks` (queries,) are int64 on the CPU, in the order of the queries.
+    """
+
+    name: str
+    candidates: int
+    measures: Measures
+    low: Measures | None
+    high: Measures | None
+    ranks: Tensor = field(repr=False, compare=False)
+
+    def as_dict(self) -> dict[str, object]:
+        """Numbers and names only, ready for JSON."""
+        return {
+            "name": self.name,
+            "queries": len(self.ranks),
+            "candidates": self.candidates,
+            **self.measures.as_dict(),
+            "low": self.low and self.low.as_dict(),
+            "high": self.high and self.high.as_dict(),
+        }
+
+
+@dataclass(frozen=True)
+class Report:
+    """Both directions; print it for a table."""
+
+    x_to_y: Direction
+    y_to_x: Direction
+    ties: Ties
+    draws: int
+
+    def as_dict(self) -> dict[str, object]:
+        """Numbers and names only, ready for JSON."""
+        return {
+            "x_to_y": self.x_to_y.as_dict(),
+            "y_to_x": self.y_to_x.as_dict(),
+            "ties": self.ties,
+            "bootstrap": self.draws,
+        }
+
+    def __str__(self) -> str:
+        directions = (self.x_to_y, self.y_to_x)
+        table = [["", *LABELS.values(), "queries", "candidates"]]
+        for d in directions:
+            counts = [f"{len(d.ranks):,}", f"{d.candidates:,}"]
+            table.append([d.name, *_cells(d), *counts])
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = [
+            "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])])
+            for line in table
+        ]
+        notes = [f"R@k and MRR in %; {self.ties} ties"]
+        if self.draws:
+            notes.append(f"95% intervals of {self.draws:,} bootstrap draws")
+        return "\n".join([*lines, "; ".join(notes) + "."])
+
+
+def evaluate_embeddings(
+    x: Array,
+    y: Array,
+    *,
+    groups: Array | None = None,
+    ties: Ties = "optimistic",
+    bootstrap: int = 1000,
+    seed: int = 0,
+    names: tuple[str, str] = ("x", "y"),
+) -> Report:
+    """How well the rows of `x` (n, k) find theirs in `y` (m, k) by cosine, and the reverse.
+
+    `groups` and `ties` are those of `two_way_ranks`: with five captions an image, x is the images,
+    y the captions, and groups the image of each caption. Intervals come from `bootstrap` draws of
+    rows of x together with their rows of y (0: no intervals); the same `seed` gives the same ones.
+    `names` of the two modalities appear in the report.
+
+    >>> import torch
+    >>> x = torch.eye(20)
+    >>> report = evaluate_embeddings(x, x.roll(1, 0), names=("image", "text"), bootstrap=0)
+    >>> report.x_to_y.measures.r1, report.y_to_x.measures.r5
+    (0.0, 100.0)
+    >>> print(report)
+                   R@1    R@5   R@10   MR   MRR  mean  queries  candidates
+    image -> text  0.0  100.0  100.0  2.0  50.0   2.0       20          20
+    text -> image  0.0  100.0  100.0  2.0  50.0   2.0       20          20
+    R@k and MRR in %; optimistic ties.
+    """
+    if bootstrap < 0 or bootstrap == 1:
+        raise InputError(
+            f"bootstrap must be 0 (no intervals) or at least 2 draws, got {bootstrap}."
+        )
+    both = [ranks.cpu() for ranks in two_way_ranks(x, y, groups=groups, ties=ties)]
+    intervals: list[tuple[Measures | None, Measures | None]] = [(None, None), (None, None)]
+    if bootstrap:
+        n, m = (len(ranks) for ranks in both)
+        units = [np.arange(n), np.arange(m) if groups is None else _numbers(groups)]
+        sampled = [(ranks.numpy(), unit) for ranks, unit in zip(both, units, strict=True)]
+        intervals = [*bootstrap_intervals(sampled, draws=bootstrap, seed=seed)]
+    titles = f"{names[0]} -> {names[1]}", f"{names[1]} -> {names[0]}"
+    x_to_y, y_to_x = (
+        Direction(title, len(others), Measures.of(ranks), *ends, ranks)
+        for title, ranks, others, ends in zip(titles, both, both[::-1], intervals, strict=True)
+    )
+    return Report(x_to_y, y_to_x, ties, bootstrap)
+
+
+def _numbers(groups: Array) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    return np.asarray(groups.cpu() if isinstance(groups, Tensor) else groups).astype(np.int64)
+
+
+def _cells(direction: Direction) -> list[str]:
+    values = direction.measures.as_dict()
+    if direction.low is None or direction.high is None:
+        return [f"{value:.1f}" for value in values.values()]
+    low, high = direction.low.as_dict(), direction.high.as_dict()
+    return [f"{value:.1f} [{low[key]:.1f}, {high[key]:.1f}]" for key, value in values.items()]
