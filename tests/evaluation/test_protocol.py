@@ -91,7 +91,8 @@ def test_intervals_equal_those_of_a_plain_bootstrap() -> None:
         values = [getattr(m, name) for m in plain]
         ends = np.percentile(values, (2.5, 97.5))
         # The ends of R@k lie on a grid of one query in 300, a third of a percent.
-        tolerance = 0.15 * float(np.std(values)) + 0.34
+        step = 0.34 if name in ("r1", "r5", "r10") else 1e-9
+        tolerance = 0.15 * float(np.std(values)) + step
         assert abs(getattr(low, name) - ends[0]) < tolerance, name
         assert abs(getattr(high, name) - ends[1]) < tolerance, name
 
