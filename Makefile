@@ -33,7 +33,7 @@ test: lint
 	$(BIN)/python -m pytest -m 'not slow'
 
 test-all: lint
-	$(BIN)/python -m pytest
+	HYPOTHESIS_PROFILE=fresh $(BIN)/python -m pytest
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks

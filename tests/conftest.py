@@ -10,6 +10,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
 import torch
+from hypothesis import settings
+
+# The same examples in every run; `make test-all` draws fresh ones.
+settings.register_profile("fixed", derandomize=True)
+settings.register_profile("fresh", derandomize=False)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 
 @pytest.fixture(autouse=True)
