@@ -9,10 +9,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+from ccal.data import TfidfVectoriser
 from ccal.encoders import DenseTower
 from ccal.errors import InputError, NotFittedError
 from ccal.model import DualEncoder, load
@@ -164,3 +166,36 @@ class TestErrors:
             config.write_text(json.dumps({**json.loads(config.read_text()), "format": 99}))
         with pytest.raises(InputError, match="model"):
             load(tmp_path / "model")
+
+
+TEXTS = ["a dog runs", "a cat sleeps", "two dogs", "one cat and one dog", "a dog and a cat"]
+
+
+def test_texts_and_hub_correction_survive_saving(tmp_path: Path) -> None:
+    tfidf = TfidfVectoriser(min_count=1, lemmatise=False).fit(TEXTS)
+    width = len(tfidf.vocabulary)
+    model = DualEncoder(
+        dim=3,
+        projection="none",
+        front_ends={"text": tfidf},
+        image=DenseTower(4, 3, scale=2.0),
+        text=DenseTower(width, 3),
+    )
+    images = np.random.default_rng(0).normal(size=(5, 4))
+    pairs = model.encode("image", images), model.encode("text", TEXTS)
+    model.correct_hubs(pairs, neighbours=2, weight=0.5)
+    assert model.encode("text", TEXTS).shape == (5, 7)
+    torch.testing.assert_close(model.encode("text", TEXTS, corrected=False), pairs[1])
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert torch.equal(again.encode("text", TEXTS), model.encode("text", TEXTS))
+    assert torch.equal(again.encode("image", images), model.encode("image", images))
+
+
+def test_raw_items_need_a_front_end(pairs: tuple[Tensor, Tensor]) -> None:
+    model = make().refit([pairs])
+    with pytest.raises(InputError, match="no front end"):
+        model.encode("text", TEXTS)
+    with pytest.raises(InputError, match="front_ends names"):
+        make(front_ends={"sound": TfidfVectoriser()})
+    assert model.encode("text", np.zeros((0, 9))).shape == (0, 4)

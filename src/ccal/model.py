@@ -5,24 +5,34 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ccal.cca import CCALayer
-from ccal.encoders import build_tower, tower_config
+from ccal.encoders import FrontEnd, build_front_end, build_tower, front_end_config, tower_config
 from ccal.errors import InputError
 from ccal.files import write_atomically
+from ccal.hubs import HubCorrection
 from ccal.optional import require
 
-__all__ = ["DualEncoder", "LearnedProjection", "load"]
+__all__ = ["DualEncoder", "Items", "LearnedProjection", "load"]
 
 Projection = Literal["cca", "learned", "none"]
 
-_CONFIG, _FORMAT = "config.json", 1
+_CONFIG, _FORMAT = "config.json", 2
+
+
+class Items(Protocol):
+    """What can be encoded: n items in order; slices of it are tensors, arrays or raw items."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: Any, /) -> Any: ...
 
 
 class LearnedProjection(nn.Module):
@@ -60,6 +70,7 @@ class DualEncoder(nn.Module):
             matrix a view) or "none".
         dim: features that both towers put out.
         cca: arguments for `CCALayer`, such as {"power": 1.0}.
+        front_ends: what turns raw items of a modality, such as texts, into features for its tower.
         towers: two networks from (n, features) to (n, dim), by the names of their modalities.
 
     >>> from ccal.encoders import DenseTower
@@ -77,6 +88,7 @@ class DualEncoder(nn.Module):
         dim: int,
         projection: Projection = "cca",
         cca: dict[str, Any] | None = None,
+        front_ends: Mapping[str, FrontEnd] | None = None,
         **towers: nn.Module,
     ) -> None:
         super().__init__()
@@ -89,6 +101,10 @@ class DualEncoder(nn.Module):
             raise InputError(f'projection must be "cca", "learned" or "none", got {projection!r}.')
         if cca and projection != "cca":
             raise InputError(f'cca={cca} needs projection="cca", got {projection!r}.')
+        self.front_ends = dict(front_ends or {})
+        if unknown := set(self.front_ends) - set(towers):
+            raise InputError(f"front_ends names {sorted(unknown)}, the towers are {list(towers)}.")
+        self.hubs: HubCorrection | None = None
         self.dim, self.projection_type, self.cca_arguments = dim, projection, dict(cca or {})
         self.towers = nn.ModuleDict(towers)
         self.projection: CCALayer | LearnedProjection | None = None
@@ -105,38 +121,74 @@ class DualEncoder(nn.Module):
 
     def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Embeddings of pairs; in training mode with the CCA of this batch."""
-        name_x, name_y = self.modalities
-        x, y = self.towers[name_x](x), self.towers[name_y](y)
+        x, y = self.tower_outputs(x, y)
         if self.projection is None:
             return x, y
         projected: tuple[Tensor, Tensor] = self.projection(x, y)
         return projected
 
+    def tower_outputs(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Pairs (m, dim), (m, dim) before the projection."""
+        name_x, name_y = self.modalities
+        return self.towers[name_x](x), self.towers[name_y](y)
+
+    def features(self, modality: str, data: Any) -> Tensor:
+        """What the tower takes: tensors and arrays as they are, raw items by the front end."""
+        self._tower(modality)
+        if isinstance(data, Tensor):
+            return data
+        if not isinstance(data, np.ndarray):
+            if modality not in self.front_ends:
+                raise InputError(
+                    f"{modality} has no front end that could turn a {type(data).__name__} into "
+                    "features; pass an array (n, features) or a tensor."
+                )
+            data = self.front_ends[modality].transform(data)
+        return torch.from_numpy(np.ascontiguousarray(data, dtype=np.float32))
+
     @torch.no_grad()
     def encode(
         self,
         modality: str,
-        data: Tensor,
+        data: Items,
         *,
         batch_size: int = 1024,
+        corrected: bool = True,
         progress: Callable[[int, int], None] | None = None,
     ) -> Tensor:
         """Embeddings (n, k) of one modality, in evaluation mode, batch by batch.
 
-        `progress` is called with the number of rows done and their total after each batch.
+        `data` is a tensor or array (n, features), memory-mapped or not, or a list of n raw items
+        such as texts if the modality has a front end. `corrected=False` leaves out the model's hub
+        correction, if it has one. `progress` is called with the number of rows done and their total
+        after each batch.
         """
         tower = self._tower(modality)
+        device = next((p.device for p in self.parameters()), None)
         was_training = self.training
         self.eval()
         try:
             parts = []
-            for start in range(0, len(data), batch_size):
-                parts.append(self._project(modality, tower(data[start : start + batch_size])))
+            for start in range(0, max(len(data), 1), batch_size):
+                batch = self.features(modality, data[start : start + batch_size]).to(device)
+                embedded = self._project(modality, tower(batch))
+                parts.append(self._correct(modality, embedded) if corrected else embedded)
                 if progress is not None:
                     progress(min(start + batch_size, len(data)), len(data))
         finally:
             self.train(was_training)
-        return torch.cat(parts) if parts else torch.empty(0, self.dim)
+        return torch.cat(parts)
+
+    @torch.no_grad()
+    def correct_hubs(
+        self, pairs: tuple[Tensor, Tensor], *, neighbours: int = 10, weight: float = 0.5
+    ) -> DualEncoder:
+        """From now on `encode` corrects for hubs, by embeddings (m, k) of these training pairs."""
+        x, y = pairs
+        hubs = HubCorrection(x.shape[1], bank=len(x), neighbours=neighbours, weight=weight)
+        self.hubs = hubs.to(x.device)
+        self.hubs.fit(x, y)
+        return self
 
     @torch.no_grad()
     def refit(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> DualEncoder:
@@ -148,7 +200,7 @@ class DualEncoder(nn.Module):
             was_training = self.training
             self.eval()
             try:
-                self.projection.refit(self._features(pairs))
+                self.projection.refit(self.tower_outputs(x, y) for x, y in pairs)
             finally:
                 self.train(was_training)
         return self
@@ -172,6 +224,8 @@ class DualEncoder(nn.Module):
             "projection": self.projection_type,
             "cca": self.cca_arguments,
             "towers": towers,
+            "front_ends": {n: front_end_config(f) for n, f in self.front_ends.items()},
+            "hubs": self.hubs and self.hubs.config(),
             "weights": name,
         }
         target.mkdir(parents=True, exist_ok=True)
@@ -180,11 +234,6 @@ class DualEncoder(nn.Module):
         for stale in target.glob("weights-*.safetensors"):
             if stale.name != name:
                 stale.unlink()
-
-    def _features(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
-        name_x, name_y = self.modalities
-        for x, y in pairs:
-            yield self.towers[name_x](x), self.towers[name_y](y)
 
     def _tower(self, modality: str) -> nn.Module:
         if modality not in self.towers:
@@ -198,6 +247,12 @@ class DualEncoder(nn.Module):
             return features
         is_x = modality == self.modalities[0]
         return self.projection.project_x(features) if is_x else self.projection.project_y(features)
+
+    def _correct(self, modality: str, embedded: Tensor) -> Tensor:
+        if self.hubs is None:
+            return embedded
+        is_x = modality == self.modalities[0]
+        return self.hubs.correct_x(embedded) if is_x else self.hubs.correct_y(embedded)
 
 
 def load(folder: str | os.PathLike[str]) -> DualEncoder:
@@ -214,8 +269,14 @@ def load(folder: str | os.PathLike[str]) -> DualEncoder:
             )
         towers = {name: build_tower(tower) for name, tower in config["towers"].items()}
         model = DualEncoder(
-            dim=config["dim"], projection=config["projection"], cca=config["cca"], **towers
+            dim=config["dim"],
+            projection=config["projection"],
+            cca=config["cca"],
+            front_ends={n: build_front_end(f) for n, f in config["front_ends"].items()},
+            **towers,
         )
+        if config["hubs"]:
+            model.hubs = HubCorrection(**config["hubs"])
         model.load_state_dict(safetensors.load_file(source / config["weights"]))
     except InputError:
         raise

@@ -113,40 +113,36 @@ def test_equal_to_the_formula_word_by_word(
         np.testing.assert_allclose(row, np.array(expected) / norm, atol=1e-6)
 
 
-def test_chunks_are_the_rows_of_the_whole() -> None:
+def test_sparse_rows_are_the_rows_of_the_whole() -> None:
     vectoriser = TfidfVectoriser(min_count=1).fit(TEXTS)
-    whole = vectoriser.transform(TEXTS)
-    assert vectoriser.empty_texts == 1
-    for rows in (1, 2, 5, 100):
-        chunks = list(vectoriser.chunks(iter(TEXTS), rows=rows))
-        assert max(map(len, chunks)) <= rows
-        assert np.array_equal(np.concatenate(chunks), whole)
-        assert vectoriser.empty_texts == 1
-    assert vectoriser.transform([]).shape == (0, len(vectoriser.vocabulary))
+    whole, sparse = vectoriser.transform(TEXTS), vectoriser.sparse(iter(TEXTS))
+    assert sparse.shape == whole.shape
+    for index in (slice(None), slice(1, 3), [2, 0, 2], [], whole.any(1)):
+        assert np.array_equal(sparse[index], whole[index])
 
 
 def test_saved_as_json_and_back() -> None:
     one = TfidfVectoriser(min_count=2, sublinear=True).fit(TEXTS)
-    two = TfidfVectoriser.from_config(json.loads(json.dumps(one.to_config())))
+    two = TfidfVectoriser.from_config(**json.loads(json.dumps(one.config())))
     assert np.array_equal(one.transform(TEXTS), two.transform(TEXTS))
-    assert two.to_config() == one.to_config()
+    assert two.config() == one.config()
 
 
 def test_a_broken_config_is_refused() -> None:
-    config = TfidfVectoriser(min_count=1).fit(TEXTS).to_config()
+    config = TfidfVectoriser(min_count=1).fit(TEXTS).config()
     with pytest.raises(InputError, match="lacks idf"):
-        TfidfVectoriser.from_config({k: v for k, v in config.items() if k != "idf"})
+        TfidfVectoriser.from_config(**{k: v for k, v in config.items() if k != "idf"})
     with pytest.raises(InputError, match="broken"):
-        TfidfVectoriser.from_config({**config, "idf": config["idf"][1:]})
+        TfidfVectoriser.from_config(**{**config, "idf": config["idf"][1:]})
     with pytest.raises(InputError, match="broken"):
-        TfidfVectoriser.from_config({**config, "vocabulary": ["a"] * len(config["vocabulary"])})
+        TfidfVectoriser.from_config(**{**config, "vocabulary": ["a"] * len(config["vocabulary"])})
     with pytest.warns(UserWarning, match=r"made with simplemma 0\.1, installed is"):
-        TfidfVectoriser.from_config({**config, "simplemma": "0.1"})
+        TfidfVectoriser.from_config(**{**config, "simplemma": "0.1"})
 
 
 def test_wrong_use_is_explained() -> None:
     vectoriser = TfidfVectoriser()
-    for call in (lambda: vectoriser.transform(["a"]), vectoriser.to_config):
+    for call in (lambda: vectoriser.transform(["a"]), vectoriser.config):
         with pytest.raises(NotFittedError, match="call fit first"):
             call()
     with pytest.raises(InputError, match="got one text; put it in a list"):

@@ -5,11 +5,13 @@ arrays    .npy and .npz files
 tables    CSV, TSV, JSONL and Parquet, with bad rows reported by line
 splits    train / valid / test: random, group- or label-disjoint, or from a column
 text      words, lemmas, TF-IDF
+sparse    rows that are mostly zero
 """
 
 from ccal.data.arrays import find_bad_rows, load_array, read_arrays
 from ccal.data.bad_rows import BadRows
 from ccal.data.pairs import Pairs, Rows
+from ccal.data.sparse import SparseRows
 from ccal.data.splits import Split, column_split, disjoint_split, random_split, split_pairs
 from ccal.data.tables import Table, read_table
 from ccal.data.text import TfidfVectoriser, lemmatise, tokenise
@@ -18,6 +20,7 @@ __all__ = [
     "BadRows",
     "Pairs",
     "Rows",
+    "SparseRows",
     "Split",
     "Table",
     "TfidfVectoriser",

@@ -6,12 +6,14 @@ import re
 import unicodedata
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ccal.data.sparse import SparseRows
+from ccal.encoders import register_front_end
 from ccal.errors import InputError, NotFittedError
 from ccal.optional import require
 
@@ -54,6 +56,7 @@ def lemmatise(words: Iterable[str], language: str = "en") -> list[str]:
         raise InputError(f"simplemma cannot lemmatise language {language!r}: {error}") from error
 
 
+@register_front_end("tfidf")
 class TfidfVectoriser:
     """TF-IDF rows of length 1 over a vocabulary taken from the training texts only.
 
@@ -110,35 +113,24 @@ class TfidfVectoriser:
 
     def transform(self, texts: Iterable[str]) -> NDArray[np.float32]:
         """The dense (n, words) matrix; sets `empty_texts`."""
-        texts = list(_checked(texts))
-        matrix = np.empty((len(texts), len(self.idf)), dtype=np.float32)
-        start = 0
-        for chunk in self.chunks(texts):
-            matrix[start : start + len(chunk)] = chunk
-            start += len(chunk)
-        return matrix
+        return self.sparse(texts)[:]
 
-    def chunks(self, texts: Iterable[str], rows: int = 4096) -> Iterator[NDArray[np.float32]]:
-        """Yield the matrix `rows` texts at a time; `empty_texts` counts up to the last chunk."""
+    def sparse(self, texts: Iterable[str]) -> SparseRows:
+        """The (n, words) matrix without its zeros; sets `empty_texts`."""
         if not self.vocabulary:
             raise NotFittedError("TfidfVectoriser has no vocabulary yet; call fit first.")
-        self.empty_texts = 0
-        columns: list[list[int]] = []
+        columns = []
         for text in _checked(texts):
             known = (self._column.get(word) for word in self.words(text))
             columns.append([column for column in known if column is not None])
-            if len(columns) == rows:
-                yield self._weigh(columns)
-                columns = []
-        if columns:
-            yield self._weigh(columns)
+        return self._weigh(columns)
 
     def words(self, text: str) -> list[str]:
         """The words of a text as the vocabulary spells them."""
         words = tokenise(text)
         return lemmatise(words, self.language) if self.lemmatise else words
 
-    def to_config(self) -> dict[str, Any]:
+    def config(self) -> dict[str, Any]:
         """Everything `from_config` needs, as plain values for JSON."""
         if not self.vocabulary:
             raise NotFittedError("TfidfVectoriser has no vocabulary yet; call fit first.")
@@ -153,11 +145,11 @@ class TfidfVectoriser:
         }
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> TfidfVectoriser:
-        """The vectoriser that `to_config` described; warns if simplemma has another version.
+    def from_config(cls, **config: Any) -> TfidfVectoriser:
+        """The vectoriser that `config` described; warns if simplemma has another version.
 
         >>> one = TfidfVectoriser(min_count=1, lemmatise=False).fit(["a dog", "a cat"])
-        >>> two = TfidfVectoriser.from_config(one.to_config())
+        >>> two = TfidfVectoriser.from_config(**one.config())
         >>> bool((one.transform(["a cat"]) == two.transform(["a cat"])).all())
         True
         """
@@ -186,7 +178,7 @@ class TfidfVectoriser:
         self.vocabulary, self.idf = vocabulary, idf
         self._column = {word: column for column, word in enumerate(vocabulary)}
 
-    def _weigh(self, columns: list[list[int]]) -> NDArray[np.float32]:
+    def _weigh(self, columns: list[list[int]]) -> SparseRows:
         """Rows of length 1 from the vocabulary columns of each text's words."""
         n, d = len(columns), len(self.idf)
         row = np.repeat(np.arange(n), [len(c) for c in columns])
@@ -194,10 +186,9 @@ class TfidfVectoriser:
         cells, counts = np.unique(row * d + flat, return_counts=True)
         values = (1 + np.log(counts) if self.sublinear else counts) * self.idf[cells % d]
         norms = np.sqrt(np.bincount(cells // d, weights=values**2, minlength=n))
-        self.empty_texts += int((norms == 0).sum())
-        matrix = np.zeros((n, d), dtype=np.float32)
-        matrix.reshape(-1)[cells] = values / norms[cells // d]
-        return matrix
+        self.empty_texts = int((norms == 0).sum())
+        offsets = np.searchsorted(cells, np.arange(n + 1) * d)
+        return SparseRows(offsets, cells % d, (values / norms[cells // d]).astype(np.float32), d)
 
 
 def _checked(texts: Iterable[str]) -> Iterator[str]:

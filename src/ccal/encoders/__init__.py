@@ -1,6 +1,25 @@
 """Towers: networks from the features of one modality to the space where two meet."""
 
 from ccal.encoders.dense import DenseTower
-from ccal.encoders.registry import build_tower, register_tower, tower_config
+from ccal.encoders.linear import LinearTower
+from ccal.encoders.registry import (
+    FrontEnd,
+    build_front_end,
+    build_tower,
+    front_end_config,
+    register_front_end,
+    register_tower,
+    tower_config,
+)
 
-__all__ = ["DenseTower", "build_tower", "register_tower", "tower_config"]
+__all__ = [
+    "DenseTower",
+    "FrontEnd",
+    "LinearTower",
+    "build_front_end",
+    "build_tower",
+    "front_end_config",
+    "register_front_end",
+    "register_tower",
+    "tower_config",
+]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ccal.encoders.registry import register_tower
 from ccal.errors import InputError
 
-__all__ = ["DenseTower"]
+__all__ = ["DenseTower", "check_features"]
 
 
 @register_tower("dense")
@@ -21,7 +21,9 @@ class DenseTower(nn.Module):
 
     Without `hidden` it is one linear layer, the paper's image tower (4096 -> 128). With
     `hidden=(1024, 1024)` it is its text tower (5793 -> 1024 -> 1024 -> 128). Weights start uniform
-    with variance 1 / inputs (He, gain 1), biases at zero.
+    with variance 1 / inputs (He, gain 1), biases at zero. Features are divided by `scale` first
+    (the paper: by the largest value of the training data). A share `dropout` of them is set to zero
+    in training.
 
     Shapes: (n, in_features) -> (n, out_features).
 
@@ -29,13 +31,23 @@ class DenseTower(nn.Module):
     torch.Size([2, 128])
     """
 
-    def __init__(self, in_features: int, out_features: int, *, hidden: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        hidden: Sequence[int] = (),
+        scale: float = 1.0,
+        dropout: float = 0.0,
+    ) -> None:
         super().__init__()
         sizes = [in_features, *hidden, out_features]
         if not all(isinstance(size, int) and size > 0 for size in sizes):
             raise InputError(f"All layer sizes must be positive whole numbers, got {sizes}.")
+        if not 0 < scale < float("inf"):
+            raise InputError(f"scale must be positive and finite, got {scale}.")
         self.in_features, self.out_features = in_features, out_features
-        self.hidden = tuple(hidden)
+        self.hidden, self.scale, self.dropout = tuple(hidden), scale, nn.Dropout(dropout)
         layers: list[nn.Module] = []
         for size, following in pairwise(sizes[:-1]):
             # Batch normalisation subtracts any bias again.
@@ -48,17 +60,23 @@ class DenseTower(nn.Module):
             "in_features": self.in_features,
             "out_features": self.out_features,
             "hidden": list(self.hidden),
+            "scale": self.scale,
+            "dropout": self.dropout.p,
         }
 
     def forward(self, features: Tensor) -> Tensor:
         """(n, in_features) -> (n, out_features)."""
-        if features.ndim != 2 or features.shape[1] != self.in_features:
-            raise InputError(
-                f"This tower takes features of shape (n, {self.in_features}), "
-                f"got {tuple(features.shape)}."
-            )
-        output: Tensor = self.layers(features)
+        check_features(features, self.in_features)
+        output: Tensor = self.layers(self.dropout(features / self.scale))
         return output
+
+
+def check_features(features: Tensor, in_features: int) -> None:
+    """Refuse what is not (n, in_features)."""
+    if features.ndim != 2 or features.shape[1] != in_features:
+        raise InputError(
+            f"This tower takes features of shape (n, {in_features}), got {tuple(features.shape)}."
+        )
 
 
 def _linear(inputs: int, outputs: int, *, bias: bool) -> nn.Linear:

@@ -1,0 +1,83 @@
+"""A linear tower that can start as one side of linear CCA."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from ccal.encoders.dense import check_features
+from ccal.encoders.registry import register_tower
+from ccal.errors import InputError
+
+__all__ = ["LinearTower", "signed_root"]
+
+
+@register_tower("linear")
+class LinearTower(nn.Module):
+    """Centre the features, drop some of them in training, multiply by a matrix.
+
+    With `root`, features become the square roots of their size, with their sign, before all else:
+    that tames features with long tails, such as the activations of a network or counts.
+
+    Shapes: (n, in_features) -> (n, out_features).
+
+    >>> tower = LinearTower(3, 2)
+    >>> tower.start([1.0, 0.0, 0.0], [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
+    >>> tower(torch.tensor([[2.0, 5.0, 7.0]])).tolist()
+    [[1.0, 5.0]]
+    """
+
+    mean: Tensor
+
+    def __init__(
+        self, in_features: int, out_features: int, *, root: bool = False, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.in_features, self.out_features, self.root = in_features, out_features, root
+        self.dropout = nn.Dropout(dropout)
+        self.matrix = nn.Linear(in_features, out_features)
+        self.register_buffer("mean", torch.zeros(in_features))
+
+    def config(self) -> dict[str, Any]:
+        """Constructor arguments, as plain data."""
+        return {
+            "in_features": self.in_features,
+            "out_features": self.out_features,
+            "root": self.root,
+            "dropout": self.dropout.p,
+        }
+
+    @torch.no_grad()
+    def start(self, mean: ArrayLike, projection: ArrayLike) -> None:
+        """Compute (x - mean) projection, with mean (in_features,), until trained further.
+
+        x are the square roots if there are any.
+        """
+        weight = torch.as_tensor(projection)
+        if weight.shape != (self.in_features, self.out_features):
+            raise InputError(
+                f"projection must be ({self.in_features}, {self.out_features}), "
+                f"got {tuple(weight.shape)}."
+            )
+        self.mean.copy_(torch.as_tensor(mean))
+        self.matrix.weight.copy_(weight.mT)
+        self.matrix.bias.zero_()
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(n, in_features) -> (n, out_features)."""
+        check_features(features, self.in_features)
+        features = signed_root(features) if self.root else features
+        output: Tensor = self.matrix(self.dropout(features - self.mean))
+        return output
+
+
+def signed_root(features: Tensor) -> Tensor:
+    """Square roots of the sizes, with the signs.
+
+    >>> signed_root(torch.tensor([4.0, -9.0]))
+    tensor([ 2., -3.])
+    """
+    return features.abs().sqrt().copysign(features)

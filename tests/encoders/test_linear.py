@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from ccal.cca import CCA
+from ccal.encoders import LinearTower, build_tower, tower_config
+from ccal.errors import InputError
+from tests.reference import correlated_views
+
+
+def test_started_tower_is_a_side_of_linear_cca() -> None:
+    x, y = correlated_views(200, 6, 9, dtype=torch.float32)
+    cca = CCA(4, power=0).fit(x, y)
+    tower = LinearTower(6, 4, dropout=0.5).eval()
+    tower.start(cca.x_mean_, cca.x_projection_)
+    torch.testing.assert_close(tower(x), cca.transform(x), atol=1e-5, rtol=1e-4)
+
+
+def test_roots_come_first() -> None:
+    tower = LinearTower(3, 3, root=True).eval()
+    tower.start(np.ones(3), np.eye(3))
+    torch.testing.assert_close(
+        tower(torch.tensor([[4.0, -9.0, 0.0]])), torch.tensor([[1.0, -4, -1]])
+    )
+
+
+def test_config_round_trip() -> None:
+    tower = LinearTower(3, 2, root=True, dropout=0.25)
+    again = build_tower(tower_config(tower))
+    again.load_state_dict(tower.state_dict())
+    assert tower_config(again) == tower_config(tower)
+    x = torch.randn(5, 3)
+    assert torch.equal(again.eval()(x), tower.eval()(x))
+
+
+def test_shapes_are_checked() -> None:
+    tower = LinearTower(3, 2)
+    with pytest.raises(InputError, match=r"\(3, 2\)"):
+        tower.start(np.zeros(3), np.eye(3))
+    with pytest.raises(InputError, match=r"\(n, 3\)"):
+        tower(torch.zeros(4, 5))
