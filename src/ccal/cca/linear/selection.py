@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from ccal.cca.linear.canonical import NEGLIGIBLE
 from ccal.cca.projections import ridge_floor
@@ -31,6 +32,8 @@ _COARSE_STEPS = range(-8, 5, 2)
 _MAX_REFINEMENTS = 16
 
 _EXACT_UP_TO = 500
+
+_SCORES_AT_ONCE = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,23 @@ def both_ways(x: Tensor, y: Tensor) -> float:
     return (forward + mean_reciprocal_rank(y, x, pessimistic=True)) / 2
 
 
+def _weighted_scores(x: Tensor, y: Tensor, weights: Tensor) -> list[float]:
+    """`both_ways` of x (m, k) and y (m, k) with each of several weights (p, k) of the axes.
+
+    One score matrix serves both directions, and small ones are made for all weights at once.
+    """
+    together = max(1, _SCORES_AT_ONCE // len(x) ** 2)
+    found: list[float] = []
+    for some in weights.split(together):
+        a, b = (functional.normalize(view * some[:, None], dim=2) for view in (x, y))
+        scores = a @ b.mT
+        match = scores.diagonal(dim1=1, dim2=2)
+        forward = (scores >= match.unsqueeze(2)).sum(2).double().reciprocal().mean(1)
+        backward = (scores >= match.unsqueeze(1)).sum(1).double().reciprocal().mean(1)
+        found += ((forward + backward) / 2).tolist()
+    return found
+
+
 class HeldOut:
     """Scores any ridges and powers on held-out pairs at the price of one small decomposition.
 
@@ -95,8 +115,8 @@ class HeldOut:
         wx = _whitening_scale(self._lx, ridge[0] * self._unit[0], self._floor_x)
         wy = _whitening_scale(self._ly, ridge[1] * self._unit[1], self._floor_y)
         U, d, V = _leading_triplets(wx[:, None] * self._cross * wy, self._k)
-        x, y = (self._x * wx) @ U, (self._y * wy) @ V
-        return [both_ways(x * d**p, y * d**p) for p in powers]
+        weights = torch.stack([d**p for p in powers])
+        return _weighted_scores((self._x * wx) @ U, (self._y * wy) @ V, weights)
 
 
 def try_out(
