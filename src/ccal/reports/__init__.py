@@ -1,0 +1,28 @@
+"""Plots and pages that show how a training or a comparison went. Needs `ccal[plots]`.
+
+- `training_curves`, `correlation_plot`, `rank_plot`, `comparison_plot`: figures of matplotlib.
+- `pick_examples`, `Example`, `Hit`: queries with what they found, the best, the typical, the worst.
+- `save_plots`: the figures as PNG and SVG files.
+- `write_report`, `write_comparison`: one self-contained HTML file.
+"""
+
+from ccal.reports.comparison import comparison_plot
+from ccal.reports.correlation import correlation_plot
+from ccal.reports.curves import training_curves
+from ccal.reports.examples import Example, Hit, pick_examples
+from ccal.reports.page import write_comparison, write_report
+from ccal.reports.ranks import rank_plot
+from ccal.reports.saving import save_plots
+
+__all__ = [
+    "Example",
+    "Hit",
+    "comparison_plot",
+    "correlation_plot",
+    "pick_examples",
+    "rank_plot",
+    "save_plots",
+    "training_curves",
+    "write_comparison",
+    "write_report",
+]
