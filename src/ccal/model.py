@@ -144,7 +144,7 @@ class DualEncoder(nn.Module):
                     "features; pass an array (n, features) or a tensor."
                 )
             data = self.front_ends[modality].transform(data)
-        return torch.from_numpy(np.ascontiguousarray(data, dtype=np.float32))
+        return torch.from_numpy(np.array(data, dtype=np.float32))
 
     @torch.no_grad()
     def encode(

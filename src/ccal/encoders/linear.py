@@ -1,4 +1,4 @@
-"""A linear tower that can start as one side of linear CCA."""
+"""A tower that can start as one side of linear CCA."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from ccal.errors import InputError
 
 __all__ = ["LinearTower", "signed_root"]
 
+_HIDDEN_DROPOUT = 0.3
+
 
 @register_tower("linear")
 class LinearTower(nn.Module):
     """Centre the features, drop some of them in training, multiply by a matrix.
 
     With `root`, features become the square roots of their size, with their sign, before all else:
-    that tames features with long tails, such as the activations of a network or counts.
+    that tames features with long tails, such as the activations of a network or counts. With
+    `hidden` units, a small network is added to the linear map; its output starts at zero.
 
     Shapes: (n, in_features) -> (n, out_features).
 
@@ -31,30 +34,46 @@ class LinearTower(nn.Module):
     """
 
     mean: Tensor
+    scale: Tensor
 
     def __init__(
-        self, in_features: int, out_features: int, *, root: bool = False, dropout: float = 0.0
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        hidden: int = 0,
+        root: bool = False,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.in_features, self.out_features, self.root = in_features, out_features, root
+        self.in_features, self.out_features = in_features, out_features
+        self.hidden, self.root = hidden, root
         self.dropout = nn.Dropout(dropout)
         self.matrix = nn.Linear(in_features, out_features)
         self.register_buffer("mean", torch.zeros(in_features))
+        self.register_buffer("scale", torch.ones(()))
+        self.network: nn.Sequential | None = None
+        if hidden:
+            first, last = nn.Linear(in_features, hidden), nn.Linear(hidden, out_features)
+            nn.init.zeros_(last.weight)
+            nn.init.zeros_(last.bias)
+            self.network = nn.Sequential(first, nn.GELU(), nn.Dropout(_HIDDEN_DROPOUT), last)
 
     def config(self) -> dict[str, Any]:
         """Constructor arguments, as plain data."""
         return {
             "in_features": self.in_features,
             "out_features": self.out_features,
+            "hidden": self.hidden,
             "root": self.root,
             "dropout": self.dropout.p,
         }
 
     @torch.no_grad()
-    def start(self, mean: ArrayLike, projection: ArrayLike) -> None:
+    def start(self, mean: ArrayLike, projection: ArrayLike, scale: float = 1.0) -> None:
         """Compute (x - mean) projection, with mean (in_features,), until trained further.
 
-        x are the square roots if there are any.
+        x are the square roots if there are any. The hidden layer sees (x - mean) / scale.
         """
         weight = torch.as_tensor(projection)
         if weight.shape != (self.in_features, self.out_features):
@@ -63,6 +82,7 @@ class LinearTower(nn.Module):
                 f"got {tuple(weight.shape)}."
             )
         self.mean.copy_(torch.as_tensor(mean))
+        self.scale.fill_(scale)
         self.matrix.weight.copy_(weight.mT)
         self.matrix.bias.zero_()
 
@@ -70,8 +90,9 @@ class LinearTower(nn.Module):
         """(n, in_features) -> (n, out_features)."""
         check_features(features, self.in_features)
         features = signed_root(features) if self.root else features
-        output: Tensor = self.matrix(self.dropout(features - self.mean))
-        return output
+        centred = self.dropout(features - self.mean)
+        output: Tensor = self.matrix(centred)
+        return output if self.network is None else output + self.network(centred / self.scale)
 
 
 def signed_root(features: Tensor) -> Tensor:

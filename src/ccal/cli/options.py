@@ -1,0 +1,200 @@
+"""What several commands can be told, each with its help, in groups."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+__all__ = [
+    "DATA",
+    "FLAGS",
+    "BatchSize",
+    "Captions",
+    "Config",
+    "Dim",
+    "Epochs",
+    "Group",
+    "Label",
+    "LearningRate",
+    "MethodName",
+    "NoReport",
+    "Precision",
+    "PresetName",
+    "Quiet",
+    "RunFolder",
+    "Set",
+    "SkipBadRows",
+    "SplitColumn",
+    "SplitSeed",
+    "Table",
+    "TestShare",
+    "ValidShare",
+    "X",
+    "Y",
+]
+
+_PAIRS, _SPLIT, _TRAINING = "The pairs", "Their split", "Training"
+
+# Written out, since their home imports torch, which takes seconds; a test compares them.
+MethodName = Literal["refined", "ccal", "dcca", "learned", "linear"]
+PresetName = Literal["default", "paper"]
+
+DATA = (
+    *("table", "x", "y", "label", "group", "captions", "skip_bad_rows"),
+    *("split_column", "valid", "test", "split_seed"),
+)
+"""Options that describe a `Source`, by the names of its fields."""
+
+FLAGS = {
+    "method": "method",
+    "dim": "dim",
+    "epochs": "max_epochs",
+    "batch_size": "batch_size",
+    "learning_rate": "learning_rate",
+    "precision": "precision",
+    "seed": "seed",
+}
+"""Options that are a setting of their own: parameter of the command -> field of `Settings`."""
+
+RunFolder = Annotated[
+    Path, typer.Argument(metavar="RUN", help="The folder that `ccal train` wrote.")
+]
+Table = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="TABLE",
+        show_default=False,
+        help="A .csv, .tsv, .jsonl or .parquet file with one pair a row. Without it, `--x` and "
+        "`--y` are array files.",
+    ),
+]
+X = Annotated[
+    str | None,
+    typer.Option(
+        "--x",
+        metavar="WHAT",
+        rich_help_panel=_PAIRS,
+        help="The first modality: a .npy or .npz file, or a column of TABLE. `NAME=WHAT` also "
+        "names it, `NAME=FILE.npz:KEY` picks an array. With a TABLE, row i of a file belongs to "
+        "row i of the table.",
+    ),
+]
+Y = Annotated[
+    str | None,
+    typer.Option(
+        "--y", metavar="WHAT", rich_help_panel=_PAIRS, help="The second modality, in the same way."
+    ),
+]
+Label = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", rich_help_panel=_PAIRS, help="Column of the pairs' classes."),
+]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        rich_help_panel=_PAIRS,
+        help="Column of what pairs show, such as the photo of a caption. A group is never split.",
+    ),
+]
+Captions = Annotated[
+    Literal["separate", "concatenate"] | None,
+    typer.Option(
+        rich_help_panel=_PAIRS,
+        show_default="separate",
+        help="A list of texts in one row: a pair each, or one long text.",
+    ),
+]
+SkipBadRows = Annotated[
+    bool | None,
+    typer.Option(
+        "--skip-bad-rows",
+        rich_help_panel=_PAIRS,
+        help="Report rows that cannot be read and go on, instead of refusing the data.",
+    ),
+]
+SplitColumn = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN", rich_help_panel=_SPLIT, help="Column that says train, valid or test."
+    ),
+]
+ValidShare = Annotated[
+    str | None,
+    typer.Option(
+        "--valid",
+        metavar="SIZE",
+        rich_help_panel=_SPLIT,
+        show_default="0.1",
+        help="Validation pairs, which decide when to stop: a fraction (0.1) or a number (500).",
+    ),
+]
+TestShare = Annotated[
+    str | None,
+    typer.Option(
+        "--test",
+        metavar="SIZE",
+        rich_help_panel=_SPLIT,
+        show_default="0.1",
+        help="Test pairs, kept for the evaluation: a fraction or a number.",
+    ),
+]
+SplitSeed = Annotated[
+    int | None,
+    typer.Option(rich_help_panel=_SPLIT, show_default="0", help="Draws another random split."),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE.toml",
+        rich_help_panel=_TRAINING,
+        help="Settings in a table `train`, data options in a table `data`; a run's config.toml "
+        "repeats that run.",
+    ),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        rich_help_panel=_TRAINING,
+        help="Any setting by name, as `--set margin=0.3`; as often as needed.",
+    ),
+]
+Dim = Annotated[
+    int | None,
+    typer.Option(
+        rich_help_panel=_TRAINING,
+        show_default="chosen for the method",
+        help="Features of the common space.",
+    ),
+]
+Epochs = Annotated[
+    int | None,
+    typer.Option(
+        rich_help_panel=_TRAINING, show_default="60", help="Passes over the training pairs."
+    ),
+]
+BatchSize = Annotated[
+    int | None, typer.Option(rich_help_panel=_TRAINING, show_default="1000", help="Pairs a step.")
+]
+LearningRate = Annotated[
+    float | None,
+    typer.Option(rich_help_panel=_TRAINING, show_default="0.0002", help="To begin with."),
+]
+Precision = Annotated[
+    Literal["float32", "bf16"] | None,
+    typer.Option(
+        rich_help_panel=_TRAINING,
+        show_default="float32",
+        help="bf16 is faster where the hardware knows it.",
+    ),
+]
+NoReport = Annotated[
+    bool,
+    typer.Option("--no-report", help="Leave out the page and the plots, which take seconds."),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")]

@@ -1,0 +1,210 @@
+"""Train one run, judge it on held-out pairs, and write down what came out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ccal.cli.console import StoppedError, note
+from ccal.cli.embedded import Embedded
+from ccal.distributed import rank
+from ccal.errors import CcalError, InputError
+from ccal.evaluation import CorrelationStructure, Report, collapse_warning, correlation_structure
+from ccal.training import evaluate, train
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ccal.data import Pairs
+    from ccal.model import DualEncoder
+    from ccal.reports import Example
+    from ccal.runs import Run
+    from ccal.sources import Data
+
+__all__ = ["Judgement", "judge", "train_run", "write_page"]
+
+_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """How good a model is on some pairs, and what the embeddings look like."""
+
+    part: str
+    report: Report
+    structure: CorrelationStructure | None
+    warnings: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Numbers and names only, ready for JSON."""
+        content: dict[str, Any] = {"part": self.part, **self.report.as_dict()}
+        if self.structure is not None:
+            held_out = self.structure.held_out
+            content["correlations"] = {
+                "mean": float(self.structure.train.mean()),
+                "held_out_mean": None if held_out is None else float(held_out.mean()),
+                "chance": self.structure.chance,
+                "dimensions": len(self.structure.train),
+                "pairs": self.structure.samples,
+            }
+        return {**content, "warnings": list(self.warnings)}
+
+
+def train_run(
+    run: Run,
+    data: Data,
+    *,
+    resume: bool,
+    progress: bool,
+    go_on: str,
+    report: bool,
+    tensorboard: bool = False,
+) -> Judgement | None:
+    """Train what `run` describes and finish its folder; None on all ranks but the first.
+
+    `go_on` tells a person who stops it how to continue. `report` asks for report.html and plots/.
+    """
+    try:
+        trained = train(
+            run.settings,
+            data.part("train"),
+            data.part("valid"),
+            folder=run.path,
+            resume=resume,
+            progress=progress,
+            tensorboard=tensorboard,
+        )
+        if rank() != 0:
+            return None
+        trained.model.save(run.model_folder)
+        part = "test" if len(data.split.test) else "valid"
+        judgement = judge(trained.model, data.part(part), part, train=data.part("train"))
+        facts = {**_facts(run, trained.model), **trained.facts}
+        if report:
+            write_page(
+                run.path / "report.html",
+                run.path.name,
+                judgement,
+                facts,
+                run,
+                shown=(trained.model, data.part(part)),
+                plots=True,
+            )
+    except KeyboardInterrupt as error:
+        raise StoppedError(go_on, getattr(error, "signal", 2)) from error
+    run.finish({**judgement.as_dict(), "facts": facts})
+    for checkpoint in run.path.glob("checkpoint-*.pt"):
+        checkpoint.unlink()  # for going on, which is over
+    return judgement
+
+
+def judge(
+    model: DualEncoder,
+    pairs: Pairs,
+    part: str,
+    *,
+    train: Pairs | None = None,
+    ties: Literal["optimistic", "pessimistic"] = "optimistic",
+    bootstrap: int = 1000,
+) -> Judgement:
+    """Evaluate a model on pairs; with training pairs also its canonical correlations."""
+    report = evaluate(model, pairs, ties=ties, bootstrap=bootstrap)
+    x, y = _embed(model, pairs)
+    problem = collapse_warning(x, y, names=model.modalities)
+    structure = None
+    if train is not None and len(train) > x.shape[1] + 1 and len(pairs) > 1:
+        structure = correlation_structure(*_embed(model, train), held_out=(x, y))
+    return Judgement(part, report, structure, (problem,) if problem else ())
+
+
+def write_page(
+    path: Path,
+    title: str,
+    judgement: Judgement,
+    facts: Mapping[str, str],
+    run: Run,
+    *,
+    shown: tuple[DualEncoder, Pairs],
+    plots: bool = False,
+) -> None:
+    """Write the report as a page, and the plots next to it; say so if matplotlib is missing.
+
+    Examples of what was found are of the model and pairs `shown`.
+    """
+    structure = judgement.structure
+    structures: dict[str, CorrelationStructure] = {}
+    if structure is not None:
+        structures[run.settings.method] = structure
+    records = run.metrics()
+    try:
+        from ccal.reports import save_plots, write_report
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_report(
+            path,
+            title=title,
+            facts=facts,
+            report=judgement.report,
+            records=records,
+            structures=structures,
+            examples=_examples(*shown, judgement),
+            warnings=judgement.warnings,
+        )
+        if plots:
+            save_plots(
+                path.parent / "plots",
+                report=judgement.report,
+                records=records,
+                structures=structures,
+            )
+    except InputError:
+        raise
+    except CcalError as error:  # a package that only plots need
+        note(f"warning: no report was written. {error}")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror}).") from error
+
+
+def _examples(model: DualEncoder, pairs: Pairs, judgement: Judgement) -> list[Example]:
+    """Queries with what they found, if a person could read any of it."""
+    from ccal.reports import pick_examples
+
+    if not any(pairs.column(name).is_text for name in pairs.names):
+        return []
+    found = Embedded.of(model, pairs)
+    x_items, y_items = found.rows
+    return pick_examples(
+        found.x,
+        found.y,
+        x_items=x_items,
+        y_items=y_items,
+        groups=found.groups,
+        ties=judgement.report.ties,
+        names=found.names,
+    )
+
+
+def _facts(run: Run, model: DualEncoder) -> dict[str, str]:
+    found = run.found
+    names = " and ".join(model.modalities)
+    return {
+        "method": run.settings.method,
+        "modalities": f"{names}, {model.dim} common features",
+        "pairs": f"{found['train']:,} train, {found['valid']:,} valid, {found['test']:,} test",
+        "seed": str(run.settings.seed),
+        "data": run.source.table or f"{run.source.x}, {run.source.y}",
+        "ccal": f"{run.about['ccal']}, torch {run.about['torch']}",
+        "folder": os.fspath(run.path),
+    }
+
+
+def _embed(model: DualEncoder, pairs: Pairs) -> tuple[Tensor, Tensor]:
+    """Embeddings of both modalities without hub correction, of evenly spaced pairs if many."""
+    rows = np.linspace(0, len(pairs) - 1, min(len(pairs), _ROWS)).astype(np.int64)
+    x, y = (model.encode(n, pairs.column(n).select(rows)[:], corrected=False) for n in pairs.names)
+    return x, y

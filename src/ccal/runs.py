@@ -1,0 +1,208 @@
+"""The folder of a training run, which a person can read.
+
+config.toml      every setting, where the pairs came from, their sizes and fingerprints
+metrics.jsonl    one line an epoch
+model/           the model, for `ccal.load`
+evaluation.json  measures on the held-out pairs; written last, so it also says "finished"
+report.html      the same with plots, for a browser
+plots/           the plots as files
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from ccal.errors import InputError
+from ccal.files import write_atomically
+from ccal.toml import read_toml, to_toml
+
+if TYPE_CHECKING:
+    from ccal.model import DualEncoder
+    from ccal.sources import Source
+    from ccal.training import Settings
+
+__all__ = ["Run", "differences"]
+
+_FORMAT = 1
+_TABLES = ("run", "train", "data", "found")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's folder, its settings, its source of pairs, and what `Data.facts` found there."""
+
+    path: Path
+    settings: Settings
+    source: Source
+    found: Mapping[str, Any]
+    about: Mapping[str, Any]
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        settings: Settings,
+        source: Source,
+        found: Mapping[str, Any],
+    ) -> Self:
+        """Begin a run in a new or empty folder by writing its config.toml."""
+        import torch
+
+        import ccal
+
+        folder = Path(path)
+        check_free(folder)
+        about = {
+            "format": _FORMAT,
+            "ccal": ccal.__version__,
+            "torch": str(torch.__version__),
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        run = cls(folder, settings, source, dict(found), about)
+        tables = (about, settings.as_dict(), source.as_dict(), found)
+        comment = (
+            f"Written by ccal. To repeat this run: ccal train --config {folder.name}/config.toml"
+        )
+        text = to_toml(dict(zip(_TABLES, tables, strict=True)), comment)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(folder / "config.toml", text.encode())
+        except OSError as error:
+            raise InputError(f"{folder}: cannot be written ({error.strerror}).") from error
+        return run
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, finished: bool = True) -> Self:
+        """Read a run back; one whose training has not ended is refused unless `finished=False`."""
+        from ccal.sources import Source
+        from ccal.training import Settings
+
+        folder = Path(path)
+        if not folder.is_dir():
+            problem = "is a file" if folder.exists() else "there is no such folder"
+            raise InputError(f"{folder}: {problem}; expected the folder of a run.")
+        if not (folder / "config.toml").is_file():
+            raise InputError(f"{folder} is no run: config.toml is missing.{_elsewhere(folder)}")
+        tables = read_toml(folder / "config.toml")
+        if "compare" in tables:
+            raise InputError(f"{folder} is a comparison, not a run.{_elsewhere(folder)}")
+        lacking = [name for name in _TABLES if not isinstance(tables.get(name), dict)]
+        if lacking:
+            raise InputError(f"{folder / 'config.toml'} is not of a run: no table [{lacking[0]}].")
+        if (form := tables["run"].get("format")) != _FORMAT:
+            raise InputError(f"{folder} has format {form!r}; this version reads {_FORMAT}.")
+        try:
+            settings = Settings.from_mapping(tables["train"])
+            source = Source.from_mapping(tables["data"])
+        except InputError as error:
+            raise InputError(f"{folder / 'config.toml'}: {error}") from error
+        run = cls(folder, settings, source, tables["found"], tables["run"])
+        if finished and not run.finished:
+            raise InputError(
+                f"The training of {folder} has not finished; continue it with: "
+                f"ccal train --resume -o {folder}"
+            )
+        return run
+
+    @property
+    def finished(self) -> bool:
+        """Whether training and evaluation came to their end."""
+        return (self.path / "evaluation.json").is_file() and self.model_folder.is_dir()
+
+    @property
+    def model_folder(self) -> Path:
+        """Where the model lies."""
+        return self.path / "model"
+
+    def model(self) -> DualEncoder:
+        """The trained model, in evaluation mode."""
+        from ccal.model import load
+
+        return load(self.model_folder)
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl, one an epoch; a last line cut short is left out."""
+        try:
+            lines = (self.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return []
+        records = []
+        for number, line in enumerate(lines, start=1):
+            try:
+                records.append(json.loads(line))
+            except ValueError as error:
+                if number < len(lines):
+                    raise InputError(
+                        f"{self.path / 'metrics.jsonl'}: line {number} is not JSON ({error})."
+                    ) from error
+        return records
+
+    def evaluation(self) -> dict[str, Any]:
+        """What evaluation.json holds."""
+        path = self.path / "evaluation.json"
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path}: not readable ({error}).") from error
+        if not isinstance(content, dict):
+            raise InputError(f"{path}: expected an object, got a {type(content).__name__}.")
+        return content
+
+    def finish(self, evaluation: Mapping[str, Any]) -> None:
+        """Write evaluation.json, which marks the run as finished."""
+        text = json.dumps(evaluation, indent=1) + "\n"
+        write_atomically(self.path / "evaluation.json", text.encode())
+
+    def check_unchanged(self, found: Mapping[str, Any]) -> None:
+        """Refuse data other than those that the run began with."""
+        if found["data_sha256"] != self.found.get("data_sha256"):
+            raise InputError(
+                f"The data have changed since {self.path} was trained: {self.found.get('pairs')} "
+                f"pairs then, {found['pairs']} now, and other content."
+            )
+        if found["split_sha256"] != self.found.get("split_sha256"):
+            raise InputError(f"The split of the data has changed since {self.path} was trained.")
+
+
+def check_free(folder: Path) -> None:
+    """Refuse to write where something is."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise InputError(f"{folder} is a file; name another folder with --out.")
+    # What a process that was killed in `Run.create` may have left is nothing.
+    if any(not entry.name.startswith(".config.toml.") for entry in folder.iterdir()):
+        ours = (folder / "config.toml").is_file()
+        hint = "continue it with --resume, or name" if ours else "name"
+        raise InputError(f"{folder} is not empty; {hint} another folder with --out.")
+
+
+def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What two tables of plain values disagree on, in words.
+
+    >>> differences({"dim": 8, "seed": 0}, {"dim": 9, "seed": 0})
+    ['dim was 8, now it is 9']
+    """
+    names = dict.fromkeys([*then, *now])
+    return [
+        f"{name} was {then.get(name)!r}, now it is {now.get(name)!r}"
+        for name in names
+        if then.get(name) != now.get(name)
+    ]
+
+
+def _elsewhere(folder: Path) -> str:
+    """The runs inside a folder that is none, if there are any."""
+    inside = sorted(path.parent.name for path in folder.glob("*/config.toml"))
+    if inside:
+        return f" It holds {', '.join(inside[:5])}{', ...' if len(inside) > 5 else ''}."
+    siblings = [p.parent.name for p in folder.parent.glob("*/config.toml")]
+    near = difflib.get_close_matches(folder.name, siblings, n=1)
+    return f" Did you mean {folder.parent / near[0]}?" if near else ""

@@ -1,0 +1,160 @@
+"""Pairs and their split, as a `Source` describes them."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ccal.data import (
+    Pairs,
+    Split,
+    column_split,
+    find_bad_rows,
+    load_array,
+    read_table,
+    split_pairs,
+)
+from ccal.data.records import read_records
+from ccal.errors import InputError
+from ccal.sources.fingerprint import content_hash, split_hash
+from ccal.sources.view import View
+
+if TYPE_CHECKING:
+    from ccal.sources.source import Source
+
+__all__ = ["Data", "read"]
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a `Source` gave: all pairs, their split, and what a person should know of them."""
+
+    pairs: Pairs
+    split: Split
+    notes: tuple[str, ...] = ()
+
+    def part(self, name: str) -> Pairs:
+        """The pairs of "train", "valid" or "test"."""
+        rows: NDArray[np.int64] = getattr(self.split, name)
+        return self.pairs[rows]
+
+    def facts(self) -> dict[str, Any]:
+        """Sizes, and SHA-256 of content and split, by which a change is noticed."""
+        return {
+            "modalities": list(self.pairs.names),
+            "pairs": len(self.pairs),
+            "train": len(self.split.train),
+            "valid": len(self.split.valid),
+            "test": len(self.split.test),
+            "data_sha256": content_hash(self.pairs),
+            "split_sha256": split_hash(self.split),
+        }
+
+
+def read(source: Source) -> Data:
+    """Read, check and split the pairs of a source."""
+    for view in source.views:
+        view.check_name()
+    pairs, parts, notes = _from_arrays(source) if source.table is None else _from_table(source)
+    if parts is None:
+        split = split_pairs(pairs, valid=source.valid, test=source.test, seed=source.split_seed)
+        return Data(pairs, split, notes)
+    split = column_split(parts)
+    if len(split.valid) == 0:
+        # Tables often know train and test only; the validation pairs come from train.
+        inner = split_pairs(pairs[split.train], valid=source.valid, test=0, seed=source.split_seed)
+        split = Split(split.train[inner.train], split.train[inner.valid], split.test)
+    return Data(pairs, split, notes)
+
+
+def _from_arrays(source: Source) -> tuple[Pairs, None, tuple[str, ...]]:
+    views = {view.name: _array(source, view) for view in source.views}
+    (n, first), (m, second) = ((len(a), p) for a, p in views.values())
+    if n != m:
+        raise InputError(
+            f"{first} has {n:,} rows and {second} has {m:,}; "
+            "row i of one must belong to row i of the other."
+        )
+    bad, notes = _bad(source, list(views.values()))
+    pairs = Pairs({name: array for name, (array, _) in views.items()})
+    return (pairs[np.setdiff1d(np.arange(n), bad)] if len(bad) else pairs), None, notes
+
+
+def _from_table(source: Source) -> tuple[Pairs, NDArray[np.str_] | None, tuple[str, ...]]:
+    path = source.path(cast(str, source.table))
+    arrays = {view.name: _array(source, view) for view in source.views if view.file is not None}
+    if len(arrays) == 2:
+        raise InputError(
+            f"x and y are both array files, so {path} has nothing to add; leave the table out, "
+            "or let one of them be a column."
+        )
+    columns = {view.name: view.column for view in source.views if view.column is not None}
+    given = {v.name: arrays[v.name][0] if v.name in arrays else v.column for v in source.views}
+    try:
+        table = read_table(
+            path,
+            cast("dict[str, str | NDArray[Any]]", given),
+            label=source.label,
+            group=source.group,
+            split=source.split_column,
+            captions=source.captions,
+            strict=not source.skip_bad_rows,
+        )
+    except InputError as error:
+        keys = (source.label, source.group, source.split_column)
+        hint = _nearest(path, [*columns.values(), *(key for key in keys if key)])
+        raise InputError(f"{error}{hint}") from error
+    bad, notes = _bad(source, list(arrays.values()))
+    if table.bad:
+        notes = (str(table.bad), *notes)
+    if not len(bad):
+        return table.pairs, table.split, notes
+    keep = np.flatnonzero(~np.isin(table.rows, bad))
+    return table.pairs[keep], None if table.split is None else table.split[keep], notes
+
+
+def _array(source: Source, view: View) -> tuple[NDArray[Any], Path]:
+    path = source.path(cast(str, view.file))
+    return load_array(path, view.key), path
+
+
+def _bad(
+    source: Source, arrays: list[tuple[NDArray[Any], Path]]
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Rows with NaN or infinite values in any of the arrays; refused unless to be skipped."""
+    bad, notes = np.empty(0, dtype=np.int64), []
+    for array, path in arrays:
+        rows, count = find_bad_rows(array)
+        if not count:
+            continue
+        listed = ", ".join(map(str, rows[:10])) + (", ..." if len(rows) > 10 else "")
+        text = (
+            f"{path}: {count:,} NaN or infinite values in {len(rows):,} of {len(array):,} rows "
+            f"(counted from 0: {listed})"
+        )
+        if not source.skip_bad_rows:
+            raise InputError(f"{text}; remove these rows everywhere, or skip bad rows.")
+        bad = np.union1d(bad, rows)
+        notes.append(f"{text}; left out")
+    if arrays and len(bad) >= len(arrays[0][0]):
+        raise InputError("Every row has NaN or infinite values; there is nothing to train on.")
+    return bad, tuple(notes)
+
+
+def _nearest(path: Path, wanted: list[str]) -> str:
+    """A hint if the table lacks a wanted column but has one that is spelled almost so."""
+    try:
+        records = (r for _, r in islice(read_records(path, ()), 100) if isinstance(r, dict))
+        known = list(dict.fromkeys(name for record in records for name in record))
+    except InputError:
+        return ""
+    for name in wanted:
+        if known and name not in known and (near := difflib.get_close_matches(name, known, n=1)):
+            return f" Did you mean {near[0]!r} for {name!r}?"
+    return ""

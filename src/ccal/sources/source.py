@@ -1,0 +1,119 @@
+"""What a person said of their data: files, columns, split."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from ccal.errors import InputError
+from ccal.sources.reading import Data, read
+from ccal.sources.view import View
+
+__all__ = ["Source"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Two array files, or a table with its columns, and how to split the pairs.
+
+    Args:
+        x: the first modality, as `View` reads it.
+        y: the second modality.
+        table: a .csv, .tsv, .jsonl or .parquet file; none if x and y are array files.
+        folder: where relative paths start.
+        label: column of classes.
+        group: column of what pairs show; pairs of one group are never split apart.
+        split_column: column of train, valid or test.
+        captions: a list of texts in one row is "separate" pairs or one text ("concatenate").
+        valid: share (float) or number (int) of validation pairs or groups.
+        test: the same for test pairs.
+        split_seed: of the random split.
+        skip_bad_rows: leave out what cannot be read, instead of refusing it.
+    """
+
+    x: str
+    y: str
+    table: str | None = None
+    folder: str | None = None
+    label: str | None = None
+    group: str | None = None
+    split_column: str | None = None
+    captions: Literal["separate", "concatenate"] = "separate"
+    valid: float | int = 0.1
+    test: float | int = 0.1
+    split_seed: int = 0
+    skip_bad_rows: bool = False
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            _check_type(field.name, getattr(self, field.name))
+        if self.captions not in ("separate", "concatenate"):
+            raise InputError(
+                f"captions must be 'separate' or 'concatenate', got {self.captions!r}."
+            )
+        for name in ("label", "group", "split_column"):
+            if self.table is None and getattr(self, name) is not None:
+                raise InputError(f"{name} is a column of a table, but no table was given.")
+        first, second = self.views
+        if first.name == second.name:
+            raise InputError(
+                f"x and y are both called {first.name!r}; name them, as in x = 'image={self.x}'."
+            )
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
+        """A source from plain data, as TOML has it.
+
+        >>> Source.from_mapping({"x": "a.npy", "y": "b.npy", "vald": 0.2})
+        Traceback (most recent call last):
+        ...
+        ccal.errors.InputError: There is no data option 'vald'; did you mean 'valid'?
+        """
+        names = [field.name for field in fields(cls)]
+        for name in values:
+            if name not in names:
+                close = difflib.get_close_matches(name, names, n=1)
+                hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}."
+                raise InputError(f"There is no data option {name!r}; {hint}")
+        if missing := [name for name in ("x", "y") if values.get(name) is None]:
+            raise InputError(f"The data lack {' and '.join(missing)}.")
+        return cls(**values)
+
+    @property
+    def views(self) -> tuple[View, View]:
+        """Both modalities, taken apart."""
+        table = self.table is not None
+        return View.of(self.x, table=table), View.of(self.y, table=table)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, without those that are None."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def path(self, given: str) -> Path:
+        """A file of the source: below `folder`, or where one stands if it is not there any more."""
+        if self.folder is None or os.path.isabs(given):
+            return Path(given)
+        there = Path(os.path.normpath(Path(self.folder, given)))
+        return Path(given) if not there.exists() and Path(given).exists() else there
+
+    def read(self) -> Data:
+        """Read, check and split the pairs."""
+        return read(self)
+
+
+def _check_type(name: str, value: object) -> None:
+    if name in ("valid", "test"):
+        if type(value) not in (int, float):
+            raise InputError(f"{name} must be a fraction or a whole number, got {value!r}.")
+    elif name == "split_seed":
+        if type(value) is not int:
+            raise InputError(f"{name} must be a whole number, got {value!r}.")
+    elif name == "skip_bad_rows":
+        if type(value) is not bool:
+            raise InputError(f"{name} must be true or false, got {value!r}.")
+    elif not (isinstance(value, str) and value) and (value is not None or name in ("x", "y")):
+        raise InputError(f"{name} must be text, got {value!r}.")

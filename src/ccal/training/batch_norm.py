@@ -1,0 +1,92 @@
+"""Batch normalisation over the batches of all ranks, exact and on any device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from ccal import distributed
+
+__all__ = ["batch_norm_over_ranks"]
+
+
+class _OverRanks(nn.modules.batchnorm._BatchNorm):
+    """In training mode, mean and variance come from the samples of all ranks, with gradients.
+
+    torch's SyncBatchNorm does the same on GPUs only. Ranks may hold different numbers of samples.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        if not self.training:
+            return super().forward(input)
+        self._check_input_dim(input)  # type: ignore[no-untyped-call]
+        x = input.to(torch.promote_types(input.dtype, torch.float32))
+        over = [d for d in range(x.ndim) if d != 1]
+        shape = [-1 if d == 1 else 1 for d in range(x.ndim)]
+        local = x.new_tensor([x.numel() // x.shape[1]])
+        total = distributed.all_reduce_sum(torch.cat((x.sum(over), local)))
+        count, mean = total[-1].detach(), total[:-1] / total[-1].detach()
+        centred = x - mean.view(shape)
+        # The second pass over centred values is what float32 needs if the mean is large.
+        variance = distributed.all_reduce_sum(centred.square().sum(over)) / count
+        self._remember(mean.detach(), variance.detach() * (count / (count - 1)))
+        scale = torch.rsqrt(variance + self.eps)
+        if self.weight is not None:
+            scale = scale * self.weight
+        normal = centred * scale.view(shape)
+        if self.bias is not None:
+            normal = normal + self.bias.view(shape)
+        return normal.to(input.dtype)
+
+    @torch.no_grad()
+    def _remember(self, mean: Tensor, variance: Tensor) -> None:
+        if self.running_mean is None or self.running_var is None:
+            return
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked.add_(1)
+        weight = self.momentum
+        if weight is None:
+            weight = 1 / float(self.num_batches_tracked)
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), weight)
+        self.running_var.lerp_(variance.to(self.running_var.dtype), weight)
+
+
+class _OverRanks1d(_OverRanks, nn.BatchNorm1d):
+    pass
+
+
+class _OverRanks2d(_OverRanks, nn.BatchNorm2d):
+    pass
+
+
+_COUNTERPARTS: dict[type[nn.Module], type[nn.Module]] = {
+    nn.BatchNorm1d: _OverRanks1d,
+    nn.BatchNorm2d: _OverRanks2d,
+}
+
+
+@contextmanager
+def batch_norm_over_ranks(module: nn.Module) -> Iterator[None]:
+    """Within, all BatchNorm1d and 2d inside `module` take their statistics over all ranks.
+
+    The layers themselves, their parameters and their names stay; only the way they compute is
+    another for the time being.
+
+    >>> norm = nn.BatchNorm1d(3)
+    >>> with batch_norm_over_ranks(norm):
+    ...     norm(torch.randn(5, 3)).shape
+    torch.Size([5, 3])
+    """
+    several = distributed.world_size() > 1
+    changed = [m for m in module.modules() if several and type(m) in _COUNTERPARTS]
+    original = [type(m) for m in changed]
+    for layer in changed:
+        layer.__class__ = _COUNTERPARTS[type(layer)]
+    try:
+        yield
+    finally:
+        for layer, kind in zip(changed, original, strict=True):
+            layer.__class__ = kind

@@ -1,0 +1,85 @@
+"""The models of the methods, built for given training pairs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from ccal.data import Pairs, TfidfVectoriser
+from ccal.encoders import DenseTower, FrontEnd
+from ccal.errors import InputError
+from ccal.model import DualEncoder
+from ccal.training.features import PairFeatures
+from ccal.training.settings import Settings
+from ccal.training.starts import LinearStart
+
+__all__ = ["build_model", "fit_front_ends"]
+
+_DIM = 128
+
+
+def fit_front_ends(settings: Settings, train: Pairs) -> dict[str, FrontEnd]:
+    """TF-IDF for the modalities that are text, its vocabulary from the training texts only."""
+    return {
+        name: TfidfVectoriser(
+            min_count=settings.min_count,
+            sublinear=settings.sublinear,
+            lemmatise=settings.lemmatise,
+            language=settings.language,
+        ).fit(train.column(name)[:])
+        for name in train.names
+        if train.column(name).is_text
+    }
+
+
+def build_model(
+    settings: Settings,
+    names: tuple[str, str],
+    train: PairFeatures,
+    *,
+    front_ends: dict[str, FrontEnd] | None = None,
+    start: LinearStart | None = None,
+) -> DualEncoder:
+    """A model for these training pairs, with its weights at their start.
+
+    That of "linear" is then complete; `start` is for it and for "refined".
+    """
+    if len(train) < 2:
+        raise InputError(f"Training needs at least 2 pairs, got {len(train)}.")
+    torch.manual_seed(settings.seed)
+    options: dict[str, Any] = {"front_ends": front_ends}
+    if settings.method in ("refined", "linear"):
+        towers = (start or LinearStart()).towers(settings, train)
+        options.update(projection="none", dim=towers[0].out_features)
+        options.update(zip(names, towers, strict=True))
+        return DualEncoder(**options)
+    options["dim"] = settings.dim or _DIM
+    if settings.method == "learned":
+        options["projection"] = "learned"
+    else:
+        cca = ("ridge", "relative_ridge", "power", "momentum")
+        options["cca"] = {name: getattr(settings, name) for name in cca}
+    options.update(zip(names, _dense_towers(settings, train, options["dim"]), strict=True))
+    return DualEncoder(**options)
+
+
+def _dense_towers(
+    settings: Settings, train: PairFeatures, dim: int
+) -> tuple[DenseTower, DenseTower]:
+    """The paper's towers, with features divided by their largest value in training."""
+    largest = np.zeros(2)
+    for batch in train.batches():
+        largest = np.maximum(largest, [float(view.abs().max()) for view in batch])
+    x, y = (
+        DenseTower(width, dim, hidden=hidden, scale=float(scale) or 1.0, dropout=dropout)
+        for width, hidden, scale, dropout in zip(
+            train.widths,
+            (settings.hidden_x, settings.hidden_y),
+            largest,
+            (settings.dropout_x, settings.dropout_y),
+            strict=True,
+        )
+    )
+    return x, y

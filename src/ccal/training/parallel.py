@@ -1,0 +1,105 @@
+"""Several processes as one: started by torchrun, with equal weights and averaged gradients."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch import distributed as dist
+
+from ccal.distributed import rank, world_size
+
+__all__ = [
+    "average_gradients",
+    "copy_from_rank_0",
+    "distributed_from_environment",
+    "from_rank_0",
+    "wait_for_all",
+]
+
+T = TypeVar("T")
+
+
+@contextmanager
+def distributed_from_environment() -> Iterator[torch.device]:
+    """Join the other processes that torchrun started, and leave them at the end.
+
+    Gives the device of this process: its GPU (nccl) if there is one for each process of this
+    machine, else the CPU (gloo). Without torchrun there is nothing to join.
+
+    >>> with distributed_from_environment() as device:
+    ...     isinstance(device, torch.device)
+    True
+    """
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    beside = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    cuda = torch.cuda.is_available() and torch.cuda.device_count() >= beside
+    device = torch.device("cuda", local) if cuda else torch.device("cpu")
+    if cuda:
+        torch.cuda.set_device(device)
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or "RANK" not in os.environ:
+        yield device
+        return
+    dist.init_process_group("nccl" if cuda else "gloo")
+    try:
+        yield device
+    finally:
+        dist.destroy_process_group()
+
+
+def copy_from_rank_0(*modules: nn.Module) -> None:
+    """Make parameters and buffers those of rank 0."""
+    if world_size() == 1:
+        return
+    for module in modules:
+        for tensor in module.state_dict().values():
+            dist.broadcast(tensor, 0)
+
+
+def from_rank_0(work: Callable[[], T]) -> T:
+    """What `work` returns or raises on rank 0, on every rank."""
+    if world_size() == 1:
+        return work()
+    box: list[Any] = [None, None]
+    if rank() == 0:
+        try:
+            box[0] = work()
+        except Exception as error:
+            box[1] = error
+    dist.broadcast_object_list(box, 0)
+    if box[1] is not None:
+        raise box[1]
+    result: T = box[0]
+    return result
+
+
+def wait_for_all() -> None:
+    """Go on when every rank is here."""
+    if world_size() > 1:
+        dist.barrier()
+
+
+def average_gradients(parameters: Sequence[nn.Parameter], *facts: float) -> list[float]:
+    """Average gradients over ranks in place, and `facts` with them, in one message.
+
+    Every rank computes the whole loss L from gathered embeddings. The gradients that come back
+    through `ccal.distributed.all_gather` and `all_reduce_sum` are summed over ranks, so a rank
+    holds its own part of the gradient of world_size * L, and the mean over ranks is the
+    gradient of L. What stands behind the gathering, such as a temperature, has the gradient of L on
+    every rank, and the mean of equals changes nothing.
+    """
+    if world_size() == 1:
+        return list(facts)
+    gradients: list[Tensor] = [p.grad for p in parameters if p.grad is not None]
+    device = parameters[0].device
+    message = torch.cat([g.flatten() for g in gradients] + [torch.tensor(facts, device=device)])
+    dist.all_reduce(message)
+    message /= world_size()
+    *parts, end = message.split([*(g.numel() for g in gradients), len(facts)])
+    for gradient, part in zip(gradients, parts, strict=True):
+        gradient.copy_(part.view_as(gradient))
+    return [float(value) for value in end]

@@ -1,0 +1,118 @@
+"""The command line as a whole: help, versions, completion, exit codes, no traces."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from ccal.cli import options
+from tests.cli.conftest import ROOT, environment, invoke, spawn, start
+
+COMMANDS = ["train", "evaluate", "compare", "encode", "info", "demo"]
+
+
+def test_alone_it_shows_its_commands() -> None:
+    outcome = invoke()
+    assert all(command in outcome.out for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS[:-1])
+def test_help_teaches(command: str) -> None:
+    outcome = invoke(command, "--help")
+    assert outcome.code == 0
+    assert "Needs" in outcome.out
+    assert f"ccal {command} " in outcome.out.split("Example")[1]
+
+
+def test_version() -> None:
+    import ccal
+
+    assert invoke("--version").out == f"ccal {ccal.__version__}\n"
+
+
+def test_help_needs_neither_torch_nor_numpy() -> None:
+    # The package's own __init__ aside, which is not the command line's.
+    code = (
+        "import sys, types; package = types.ModuleType('ccal');"
+        f"package.__path__ = [{str(ROOT / 'src/ccal')!r}]; sys.modules['ccal'] = package;"
+        "import ccal.cli.app; print({'torch', 'numpy', 'matplotlib'} & set(sys.modules))"
+    )
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, capture_output=True, text=True, check=True, env=environment())
+    assert result.stdout.strip() == "set()"
+
+
+def test_methods_and_presets_are_those_of_training() -> None:
+    from ccal.training import METHODS, PRESETS, Settings
+
+    assert get_args(options.MethodName) == METHODS
+    assert get_args(options.PresetName) == tuple(PRESETS)
+    assert set(options.FLAGS.values()) <= set(Settings.__dataclass_fields__)
+
+
+def test_data_options_are_the_fields_of_a_source() -> None:
+    from ccal.sources import Source
+
+    assert {*options.DATA, "folder"} == set(Source.__dataclass_fields__)
+
+
+def test_defaults_in_the_help_are_those_of_the_settings() -> None:
+    from ccal.sources import Source
+    from ccal.training import Settings
+
+    settings, source = Settings(), Source(x="a.npy", y="b.npy")
+    for alias, value in [
+        (options.Epochs, settings.max_epochs),
+        (options.BatchSize, settings.batch_size),
+        (options.Precision, settings.precision),
+        (options.ValidShare, source.valid),
+        (options.TestShare, source.test),
+        (options.SplitSeed, source.split_seed),
+        (options.Captions, source.captions),
+    ]:
+        assert get_args(alias)[1].show_default == str(value)
+    assert float(get_args(options.LearningRate)[1].show_default) == settings.learning_rate
+
+
+def test_completion_script_for_bash(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ccal"]
+    env = {**environment(), "_CCAL_COMPLETE": "complete_bash", "COMP_WORDS": "ccal ev"}
+    env["COMP_CWORD"] = "1"
+    result = subprocess.run(command, capture_output=True, text=True, env=env, cwd=tmp_path)
+    assert "evaluate" in result.stdout.split()
+
+
+def test_errors_are_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    outcome = spawn("train", "--x", "a.npy", "--y", "b.npy", cwd=tmp_path)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err == f"error: {tmp_path / 'a.npy'}: no such file.\n"
+    assert not (tmp_path / "runs").exists()
+
+
+def test_debug_shows_the_trace(tmp_path: Path) -> None:
+    outcome = spawn("--debug", "info", "nothing", cwd=tmp_path)
+    assert outcome.code == 1
+    assert "Traceback" in outcome.err
+    assert "InputError" in outcome.err
+
+
+def test_unknown_option_and_command_exit_2() -> None:
+    assert invoke("train", "--epoch", "3").code == 2
+    outcome = invoke("evalute")
+    assert outcome.code == 2
+    assert "evaluate" in outcome.err
+
+
+@pytest.mark.parametrize("arguments", [["info", "RUN", "--json"], ["--help"]])
+def test_a_reader_that_goes_away_is_no_error(arguments: list[str], trained: Path) -> None:
+    words = [str(trained / "run") if word == "RUN" else word for word in arguments]
+    process = start(*words, cwd=trained)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()  # before anything was written
+    assert process.stderr.read() == ""
+    assert process.wait(timeout=60) in (1, 141)

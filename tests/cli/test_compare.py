@@ -1,0 +1,131 @@
+"""`ccal compare`: one table of methods and seeds, which a stop does not lose."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from scipy import stats
+
+from ccal.cli.comparison import compare_rows, half_interval
+from ccal.evaluation import evaluate_embeddings
+from tests.cli.conftest import invoke
+
+ARRAYS = ["--x", "image.npy", "--y", "text.npy"]
+SMALL = [*ARRAYS, "--dim", "6", "--epochs", "2", "--batch-size", "96", "-o", "out", "-q"]
+METHODS = ["linear", "dcca", "learned", "ccal", "refined"]
+
+
+def test_half_intervals_are_those_of_students_t() -> None:
+    for n in (2, 3, 5, 21, 22, 40):
+        values = [float(i % 7) for i in range(n)]
+        low, high = stats.t.interval(0.95, n - 1, sum(values) / n, stats.sem(values))
+        assert half_interval(values) == pytest.approx((high - low) / 2, rel=5e-3)
+
+
+def test_intervals_over_seeds_and_over_queries() -> None:
+    x, noise = torch.randn(30, 4), torch.randn(2, 30, 4)
+    one, two = (evaluate_embeddings(x, x + n, bootstrap=50, seed=0) for n in noise)
+    seeds, _ = compare_rows({"a": [one, two]})
+    scores = [one.x_to_y.measures.mrr, two.x_to_y.measures.mrr]
+    assert (seeds.interval, seeds.half) == ("seeds", half_interval(scores))
+    halves = [(r.x_to_y.high.mrr - r.x_to_y.low.mrr) / 2 for r in (one, two)]  # type: ignore[union-attr]
+    assert seeds.queries == pytest.approx(sum(halves) / 2)
+    assert seeds.mrr == pytest.approx(sum(scores) / 2)
+    for reports in ([one], [one, one]):
+        row, _ = compare_rows({"a": reports})
+        low, high = one.x_to_y.low, one.x_to_y.high
+        assert low is not None
+        assert high is not None
+        assert (row.interval, row.half) == ("bootstrap", (high.mrr - low.mrr) / 2)
+    bare = evaluate_embeddings(x, x, bootstrap=0)
+    assert compare_rows({"a": [bare]})[0].half is None
+
+
+def test_one_table_and_a_run_for_each(files: Path) -> None:
+    outcome = invoke("compare", *SMALL, "--methods", "linear,refined", "--seeds", "0,1")
+    assert outcome.code == 0, outcome
+    lines = outcome.out.splitlines()
+    assert lines[0].split() == [
+        "method",
+        "direction",
+        "MRR",
+        "±queries",
+        "R@1",
+        "R@5",
+        "R@10",
+        "MR",
+    ]
+    assert len([line for line in lines if "image -> text" in line]) == 2
+    assert "±" in lines[1]
+    rows = json.loads(Path("out/comparison.json").read_text())
+    assert len(rows) == 4
+    assert all(row["seeds"] == 2 and row["half"] >= 0 for row in rows)
+    table = list(csv.DictReader(Path("out/comparison.csv").read_text().splitlines()))
+    assert [float(row["mrr"]) for row in table] == [row["mrr"] for row in rows]
+    assert "refined" in Path("out/comparison.html").read_text()
+    assert Path("out/plots/comparison.png").is_file()
+    assert Path("out/refined-1/model/config.json").is_file()
+
+
+def test_every_method_has_its_run(files: Path) -> None:
+    outcome = invoke("compare", *SMALL, "--seeds", "3", "--no-report")
+    assert outcome.code == 0, outcome
+    assert [line.split()[0] for line in outcome.out.splitlines()[1:11:2]] == METHODS
+    assert sorted(path.name for path in Path("out").iterdir() if path.is_dir()) == sorted(
+        f"{method}-3" for method in METHODS
+    )
+    assert not list(Path("out").rglob("*.html"))
+
+
+def test_finished_runs_are_not_repeated(files: Path) -> None:
+    first = invoke("compare", *SMALL, "--methods", "linear,ccal", "--seeds", "0", "--no-report")
+    assert first.code == 0, first
+    before = {path: path.stat().st_mtime_ns for path in Path("out").glob("*/evaluation.json")}
+    shutil.rmtree("out/linear-0")  # as if it had been stopped before this run
+    Path("out/comparison.json").unlink()
+    again = invoke("compare", *SMALL, "--methods", "linear,ccal", "--seeds", "0", "--no-report")
+    assert again.out == first.out
+    kept = Path("out/ccal-0/evaluation.json")
+    assert kept.stat().st_mtime_ns == before[kept]
+    assert Path("out/comparison.json").is_file()
+
+
+def test_other_settings_in_the_same_folder_are_refused(files: Path) -> None:
+    one = ["--methods", "linear", "--seeds", "0", "--no-report"]
+    assert invoke("compare", *SMALL, *one).code == 0
+    outcome = invoke("compare", *SMALL, *one, "--set", "ridge=0.5")
+    assert outcome.code == 2
+    assert "ridge was 0.001, now it is 0.5" in outcome.err
+    outcome = invoke("compare", *SMALL, *one, "--split-seed", "3")
+    assert outcome.code == 2
+    assert "The split of the data has changed" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--methods", "linear,magic"], "--methods: there is no 'magic'; there are refined,"),
+        (["--methods", ","], "--methods is empty"),
+        (["--seeds", "0,one"], "--seeds takes whole numbers such as 0,1,2; got '0,one'"),
+        (["--seeds", "-1"], "--seeds takes whole numbers"),
+        (["-o", "."], "which is of no comparison"),
+        (["-o", "pairs.csv"], "pairs.csv is a file"),
+    ],
+)
+def test_bad_input(options: list[str], message: str, files: Path) -> None:
+    outcome = invoke("compare", *SMALL, *options)
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert not Path("out").exists()
+
+
+def test_a_comparison_is_no_run(files: Path) -> None:
+    assert invoke("compare", *SMALL, "--methods", "linear", "--seeds", "0", "--no-report").code == 0
+    outcome = invoke("info", "out")
+    assert outcome.code == 2
+    assert "It holds linear-0." in outcome.err

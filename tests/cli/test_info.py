@@ -1,0 +1,54 @@
+"""`ccal info`: what a run is."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from ccal.cli.info import stages
+from tests.cli.conftest import invoke
+
+
+def test_a_person_can_read_it(trained: Path) -> None:
+    outcome = invoke("info", trained / "run")
+    assert outcome.code == 0, outcome
+    lines = dict(re.split(r"  +", line, maxsplit=1) for line in outcome.out.splitlines())
+    assert lines["method"] == "refined, seed 0"
+    assert lines["pairs"] == "240: 192 train, 24 valid, 24 test"
+    assert "validation MRR" in lines["training"]
+    assert "test MRR" in lines["image -> text"]
+    assert "held out" in lines["correlations"]
+    assert "ccal encode" in lines["next"]
+
+
+def test_a_program_can_read_it(trained: Path) -> None:
+    facts = json.loads(invoke("info", trained / "run", "--json").out)
+    assert facts["finished"] is True
+    assert facts["modalities"] == ["image", "text"]
+    assert facts["evaluation"]["x_to_y"]["queries"] == 24
+    records = [json.loads(line) for line in (trained / "run" / "metrics.jsonl").open()]
+    assert set(facts["stages"]) == {record["stage"] for record in records}
+    judged = [stage for stage in facts["stages"].values() if stage["valid_mrr"] is not None]
+    assert judged
+    assert all(20 < stage["valid_mrr"] <= 100 for stage in judged)  # per cent, not shares
+
+
+def test_stages() -> None:
+    def record(stage: str, epoch: int, *mrr: float | None) -> dict[str, object]:
+        return {"stage": stage, "epoch": epoch, "mrr_x_to_y": mrr[0], "mrr_y_to_x": mrr[1]}
+
+    records = [record("a", i, share, share) for i, share in enumerate((0.2, 0.4, 0.4, 0.3))]
+    records += [record("b", 1, 0.5, 0.7), record("all", 1, None, None)]
+    assert stages(records) == {
+        "a": {"epochs": 3, "best_epoch": 2, "valid_mrr": 40.0},
+        "b": {"epochs": 1, "best_epoch": 1, "valid_mrr": 60.0},
+        "all": {"epochs": 1, "best_epoch": None, "valid_mrr": None},
+    }
+
+
+def test_a_name_that_is_almost_right(trained: Path) -> None:
+    (trained / "rn").mkdir(exist_ok=True)
+    outcome = invoke("info", trained / "rn")
+    assert outcome.code == 2
+    assert f"Did you mean {trained / 'run'}?" in outcome.err

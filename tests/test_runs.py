@@ -1,0 +1,103 @@
+"""The folder of a run: written whole, read back, and refused if it is not one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import ccal
+from ccal.errors import InputError
+from ccal.runs import Run
+from ccal.sources import Source
+from ccal.training import Settings
+
+FOUND = {
+    "modalities": ["image", "text"],
+    "pairs": 10,
+    "train": 8,
+    "valid": 1,
+    "test": 1,
+    "data_sha256": "a",
+    "split_sha256": "b",
+}
+SOURCE = Source(x="image=a b.npy", y='say "hi"=c.npy', folder="/some/where")
+SETTINGS = Settings(method="ccal", hidden_y=(32, 16), ridge=1e-5, dim=8)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run.create(tmp_path / "deep" / "run", SETTINGS, SOURCE, FOUND)
+
+
+def test_what_was_written_is_read(run: Run) -> None:
+    read = Run.open(run.path, finished=False)
+    assert read == run
+    assert read.about["ccal"] == ccal.__version__
+
+
+def test_finished_is_said_last(run: Run) -> None:
+    assert not run.finished
+    with pytest.raises(InputError, match="has not finished; continue it with: ccal train --resume"):
+        Run.open(run.path)
+    run.model_folder.mkdir()
+    assert not run.finished
+    run.finish({"part": "test"})
+    assert Run.open(run.path).evaluation() == {"part": "test"}
+
+
+def test_nothing_is_overwritten(run: Run) -> None:
+    before = (run.path / "config.toml").read_bytes()
+    with pytest.raises(InputError, match="is not empty; continue it with --resume"):
+        Run.create(run.path, Settings(), SOURCE, FOUND)
+    assert (run.path / "config.toml").read_bytes() == before
+
+
+def test_what_a_killed_process_left_is_no_hindrance(tmp_path: Path) -> None:
+    (tmp_path / ".config.toml.x3").touch()
+    assert Run.create(tmp_path, SETTINGS, SOURCE, FOUND).path == tmp_path
+
+
+def test_metrics_without_the_half_line_of_a_killed_process(run: Run) -> None:
+    assert run.metrics() == []
+    path = run.path / "metrics.jsonl"
+    path.write_text('{"epoch": 1}\n{"epoch": 2}\n{"epo')
+    assert run.metrics() == [{"epoch": 1}, {"epoch": 2}]
+    path.write_text('{"epoch": 1}\n{"epo\n{"epoch": 3}\n')
+    with pytest.raises(InputError, match="line 2 is not JSON"):
+        run.metrics()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("format = 1", "format = 7", "has format 7; this version reads 1"),
+        ("[found]", "[lost]", r"not of a run: no table \[found\]"),
+        ('method = "ccal"', 'method = "magic"', "config.toml: method must be one of"),
+        ("dim = 8", "dimm = 8", "config.toml: There is no setting 'dimm'; did you mean 'dim'"),
+        ("valid = 0.1", 'valid = "x"', "config.toml: valid must be a fraction"),
+        ("[train]", "[train", "not a readable TOML file"),
+    ],
+)
+def test_damage_is_named(run: Run, old: str, new: str, message: str) -> None:
+    path = run.path / "config.toml"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(InputError, match=message):
+        Run.open(run.path, finished=False)
+
+
+def test_changed_data_and_split(run: Run) -> None:
+    run.check_unchanged(FOUND)
+    with pytest.raises(InputError, match="The data have changed"):
+        run.check_unchanged({**FOUND, "data_sha256": "other"})
+    with pytest.raises(InputError, match="The split of the data has changed"):
+        run.check_unchanged({**FOUND, "split_sha256": "other"})
+
+
+@pytest.mark.parametrize("content", ["", "[1]", "{"])
+def test_a_broken_evaluation_is_named(run: Run, content: str) -> None:
+    (run.path / "evaluation.json").write_text(content)
+    with pytest.raises(InputError, match=r"evaluation\.json"):
+        run.evaluation()

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import numpy as np
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ccal.training.batches import epoch_batches, seed_epoch
+
+
+@given(pairs=st.integers(2, 300), size=st.integers(2, 120), epoch=st.integers(0, 5))
+def test_every_pair_is_seen_and_none_twice_in_a_batch(pairs: int, size: int, epoch: int) -> None:
+    batches = epoch_batches(pairs, size, seed=3, stage="train", epoch=epoch)
+    assert set(np.concatenate(batches)) == set(range(pairs))
+    assert len(batches) == -(-pairs // size)
+    for rows in batches:
+        assert rows.dtype == np.int64
+        assert len(rows) == min(size, pairs) == len(set(rows))
+    whole = np.concatenate(batches)[:pairs]
+    assert sorted(whole) == list(range(pairs))
+
+
+def test_order_depends_on_seed_stage_and_epoch_alone() -> None:
+    def order(seed: int = 0, stage: str = "train", epoch: int = 1) -> list[int]:
+        batches = epoch_batches(50, 20, seed=seed, stage=stage, epoch=epoch)
+        return [int(row) for rows in batches for row in rows]
+
+    first = order()
+    torch.rand(3), np.random.default_rng().random(3)
+    assert order() == first
+    assert len({tuple(o) for o in (first, order(seed=1), order(stage="b"), order(epoch=2))}) == 4
+
+
+def test_the_shuffle_is_the_same_on_every_machine() -> None:
+    batches = epoch_batches(7, 4, seed=0, stage="train", epoch=1)
+    assert [rows.tolist() for rows in batches] == [[6, 3, 1, 2], [5, 4, 0, 2]]
+
+
+def test_the_top_up_is_random_over_epochs() -> None:
+    extra = [
+        tuple(epoch_batches(30, 16, seed=0, stage="train", epoch=epoch)[-1][14:])
+        for epoch in range(40)
+    ]
+    assert len({row for rows in extra for row in rows}) > 20
+
+
+def test_torch_draws_the_same_in_a_repeated_epoch() -> None:
+    draws = []
+    for epoch in (1, 2, 1):
+        seed_epoch(0, "train", epoch)
+        draws.append(torch.rand(4))
+    assert torch.equal(draws[0], draws[2])
+    assert not torch.equal(draws[0], draws[1])

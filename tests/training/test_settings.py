@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ccal.errors import InputError
+from ccal.training import METHODS, PRESETS, Settings
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("method", METHODS)
+def test_plain_data_round_trip(preset: str, method: str) -> None:
+    settings = Settings.preset(preset, method=method, seed=3)
+    assert Settings.from_mapping(settings.as_dict()) == settings
+    assert settings.changed(seed=3) == settings
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"margn": 1.0}, "margn.*did you mean 'margin'"),
+        ({"method": "magic"}, "method must be one of.*'refined'.*'magic'"),
+        ({"batch_size": "many"}, "batch_size must be a whole number, got 'many'"),
+        ({"batch_size": 1}, "batch_size must be 2 or more, got 1"),
+        ({"batch_size": True}, "batch_size must be a whole number"),
+        ({"learning_rate": 0.0}, "learning_rate must be positive"),
+        ({"learning_rate": float("nan")}, "learning_rate must be positive"),
+        ({"hidden_x": [10, -1]}, "hidden_x must be a list of positive whole numbers"),
+        ({"hidden_x": 10}, "hidden_x must be a list"),
+        ({"dropout_x": 1.0}, "dropout_x must be at least 0 and below 1"),
+        ({"momentum": 0.0}, "momentum"),
+        ({"dim": 0}, "dim must be 1 or more"),
+        ({"train_on_all": 1}, "train_on_all must be true or false"),
+        ({"refinements": 2}, "refinements = 0, got 2"),
+        ({"weight_decay": -1.0}, "weight_decay must be 0 or more"),
+    ],
+)
+def test_what_is_wrong_is_named(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Settings.from_mapping(values)
+
+
+def test_unknown_preset() -> None:
+    with pytest.raises(InputError, match=r"default, paper; got 'none'"):
+        Settings.preset("none")
+
+
+def test_whole_numbers_pass_for_floats() -> None:
+    assert Settings(margin=1).margin == 1
