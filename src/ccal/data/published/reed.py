@@ -1,0 +1,121 @@
+"""CUB and Flowers with the captions of Reed et al. (2016), for zero-shot retrieval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ccal.data.published.files import (
+    FilePath,
+    Listed,
+    existing_folder,
+    read_lines,
+    read_lists,
+    visible,
+)
+from ccal.data.published.images import Captions, Image, Problems, build_table, check_options
+from ccal.data.splits import disjoint_split
+from ccal.data.tables import Table
+from ccal.errors import InputError
+
+__all__ = ["read_reed"]
+
+
+def read_reed(
+    texts: FilePath,
+    *,
+    images: FilePath | None,
+    classes: Mapping[str, FilePath] | None = None,
+    valid: float | int = 0,
+    test: float | int = 0,
+    seed: int = 0,
+    captions: Captions = "separate",
+    strict: bool = True,
+    limit: int = 20,
+) -> Table:
+    """Read `text_c10/<class>/<image>.txt`, one caption a line; the label of a pair is its class.
+
+    `texts` is the folder `text_c10`. `images` is a folder of `<class>/<image>.jpg` (CUB's
+    `images/`) or of `<image>.jpg` (`jpg/` of Flowers), or None; an image's name is
+    `<class>/<image>.jpg` in each case. `rows` counts images in the order of classes and names.
+
+    `classes` gives the files that list the classes of "train", "valid" and "test", one a line, such
+    as `trainclasses.txt`, `valclasses.txt` and `testclasses.txt`; classes in none of them are left
+    out. Without lists, `valid` and `test` draw classes (counts or fractions) with `seed`; with
+    neither, `split` is None.
+
+    Numbers to check yours with: CUB has 11,788 images of 200 classes, split 100 / 50 / 50; Flowers
+    has 8,189 images of 102 classes, 82 for training (those of `trainvalclasses.txt`) and 20 for the
+    test. Each image has 10 captions. The paper reports precision among the first 50 images (AP@50)
+    for one query a test class, the mean embedding of the captions of the class.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "text_c10", "class_00001", "image_06734.txt")
+    ...     path.parent.mkdir(parents=True)
+    ...     _ = path.write_text("a pink flower\\nthe flower has pink petals\\n")
+    ...     pairs = read_reed(Path(folder, "text_c10"), images=None).pairs
+    >>> pairs[0], pairs.label.tolist()
+    (('class_00001/image_06734.jpg', 'a pink flower'), ['class_00001', 'class_00001'])
+    """
+    root = check_options(images, captions)
+    if classes is not None and (valid or test):
+        raise InputError("classes says which are valid and test already; leave valid and test out.")
+    folder = existing_folder(texts)
+    names = [path.name for path in visible(folder, "*") if path.is_dir()]
+    if not names:
+        raise InputError(f"{folder}: no folders of classes; give the folder text_c10 itself.")
+    bad = Problems(folder, limit)
+    parts: dict[str, str] = {}
+    if classes is not None:
+        parts = _listed_parts(read_lists(classes), folder, bad)
+    elif valid or test:
+        split = disjoint_split(names, valid=valid, test=test, seed=seed)
+        for part, rows in (("train", split.train), ("valid", split.valid), ("test", split.test)):
+            parts.update((names[row], part) for row in rows)
+    has_split = bool(parts)
+    # CUB has a folder of images for each class, Flowers one for all.
+    flat = root is not None and not any((root / name).is_dir() for name in names)
+    found: list[Image] = []
+    for name in names:
+        images_of_class = _images(folder / name, flat)
+        found += images_of_class
+        if has_split and name not in parts:
+            continue
+        if not images_of_class:
+            bad.at(name, "no images: the folder has no .txt file")
+        for image in images_of_class:
+            image.split = parts.get(name)
+            _read_captions(image, folder / image.place, bad)
+    return build_table(
+        found, bad, folder=root, captions=captions, has_split=has_split, strict=strict
+    )
+
+
+def _listed_parts(listed: dict[str, Listed], folder: Path, bad: Problems) -> dict[str, str]:
+    """The part of each class, after a look for classes that do not exist."""
+    for name, entry in listed.items():
+        if not (folder / name).is_dir():
+            bad.at(entry.place, f"class {name} has no folder in {folder}")
+    return {name: entry.split for name, entry in listed.items()}
+
+
+def _images(folder: Path, flat: bool) -> list[Image]:
+    """The images of a class, sorted by name."""
+    return [
+        Image(
+            name=f"{folder.name}/{path.stem}.jpg",
+            place=f"{folder.name}/{path.name}",
+            label=folder.name,
+            file=f"{path.stem}.jpg" if flat else None,
+        )
+        for path in visible(folder, "*.txt")
+    ]
+
+
+def _read_captions(image: Image, path: Path, bad: Problems) -> None:
+    lines = list(read_lines(path))
+    if not lines:
+        bad.at(image.place, "no captions")
+    for line, text in lines:
+        image.describe(text, f"{image.place} line {line}", bad)
