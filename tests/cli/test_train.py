@@ -127,7 +127,7 @@ BAD = {
     "both arrays": (["pairs.csv", *ARRAYS], "both array files"),
     "same name": (["--x", "a=image.npy", "--y", "a=text.npy"], "both called 'a'"),
     "taken name": (["--x", "dim=image.npy", "--y", "text.npy"], "cannot be called 'dim'"),
-    "label without table": ([*ARRAYS, "--label", "kind"], "label is a column of a table"),
+    "label without table": ([*ARRAYS, "--label", "kind"], "label belongs to a table"),
     "valid": ([*ARRAYS, "--valid", "many"], "--valid must be a fraction or a whole number"),
     "no valid": ([*ARRAYS, "--valid", "0"], "raise --valid"),
     "too much": ([*ARRAYS, "--valid", "0.5", "--test", "0.5"], "leave nothing of 240"),

@@ -47,6 +47,7 @@ def command(
             help="The folder to write; one that a comparison was stopped in is continued.",
         ),
     ] = None,
+    files: o.Files = None,
     label: o.Label = None,
     group: o.Group = None,
     captions: o.Captions = None,

@@ -36,7 +36,7 @@ def command(
         typer.Argument(
             metavar="INPUT",
             help="A .npy or .npz file, a .txt file with one text a line, `-` for lines from "
-            "stdin, or a table with `--column`.",
+            "stdin, an image or a folder of images, or a table with `--column`.",
         ),
     ],
     out: Annotated[
@@ -50,12 +50,14 @@ def command(
 ) -> None:
     """Turn items of one modality into embeddings: row i of the output is item i of the input.
 
-    Needs a RUN and items as it was trained on: feature rows, or texts. Embeddings of both
+    Needs a RUN and items as it was trained on: feature rows, texts, or images. Embeddings of both
     modalities are compared by cosine; the closest are the counterparts.
 
     Examples:
 
     `ccal encode runs/first image photos.npy -o photos-embedded.npy`
+
+    `ccal encode runs/first image photos/ -o photos-embedded.npy`
 
     `echo "a small yellow bird" | ccal encode runs/first text - -o query.npy`
     """
@@ -82,8 +84,11 @@ def command(
 def _items(source: Path, column: str | None, key: str | None) -> NDArray[Any] | list[str]:
     """Feature rows or texts."""
     from ccal.data import find_bad_rows, load_array
+    from ccal.data.images.scan import SUFFIXES
 
     suffix = source.suffix.lower()
+    if source.is_dir() or suffix in SUFFIXES:
+        return _images(source)
     if key is not None and suffix != ".npz":
         raise InputError("--key names an array of a .npz file.")
     if column is not None:
@@ -110,6 +115,17 @@ def _items(source: Path, column: str | None, key: str | None) -> NDArray[Any] | 
         f"{source}: expected .npy, .npz, .txt, - for stdin, or a table with --column; "
         f"got {suffix or 'no suffix'}."
     )
+
+
+def _images(source: Path) -> list[str]:
+    """One image, or all of a folder in the order of their names, which is said."""
+    if not source.is_dir():
+        return [str(source)]
+    from ccal.data.images import find_images
+
+    found = [str(path) for path in find_images(source)]
+    note(f"{len(found):,} images, in the order of their names: {found[0]} ... {found[-1]}")
+    return found
 
 
 def _lines(content: bytes, name: str) -> list[str]:

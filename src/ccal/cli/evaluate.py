@@ -36,6 +36,7 @@ def command(
             help="Which of the run's pairs, by the run's own split.",
         ),
     ] = None,
+    files: o.Files = None,
     label: o.Label = None,
     group: o.Group = None,
     captions: o.Captions = None,

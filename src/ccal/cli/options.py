@@ -15,6 +15,7 @@ __all__ = [
     "Config",
     "Dim",
     "Epochs",
+    "Files",
     "Group",
     "Label",
     "LearningRate",
@@ -42,7 +43,7 @@ MethodName = Literal["refined", "ccal", "dcca", "learned", "linear"]
 PresetName = Literal["default", "paper"]
 
 DATA = (
-    *("table", "x", "y", "label", "group", "captions", "skip_bad_rows"),
+    *("table", "x", "y", "files", "label", "group", "captions", "skip_bad_rows"),
     *("split_column", "valid", "test", "split_seed"),
 )
 """Options that describe a `Source`, by the names of its fields."""
@@ -78,13 +79,22 @@ X = Annotated[
         rich_help_panel=_PAIRS,
         help="The first modality: a .npy or .npz file, or a column of TABLE. `NAME=WHAT` also "
         "names it, `NAME=FILE.npz:KEY` picks an array. With a TABLE, row i of a file belongs to "
-        "row i of the table.",
+        "row i of the table. A column may hold texts, or names of image files.",
     ),
 ]
 Y = Annotated[
     str | None,
     typer.Option(
         "--y", metavar="WHAT", rich_help_panel=_PAIRS, help="The second modality, in the same way."
+    ),
+]
+Files = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FOLDER",
+        rich_help_panel=_PAIRS,
+        show_default="the table's folder",
+        help="Where the image files are that a column names.",
     ),
 ]
 Label = Annotated[

@@ -69,8 +69,8 @@ def _from_here(given: Mapping[str, Any], *, has_table: bool) -> dict[str, Any]:
     from ccal.sources import View
 
     values = dict(given)
-    if "table" in values:
-        values["table"] = str(Path(values["table"]).absolute())
+    for name in {"table", "files"} & set(values):
+        values[name] = str(Path(values[name]).absolute())
     for name in {"x", "y"} & set(values):
         view = View.of(values[name], table=has_table)
         if view.file is not None:

@@ -39,6 +39,7 @@ def command(
             help="The folder to write; new or empty, unless `--resume`.",
         ),
     ] = None,
+    files: o.Files = None,
     label: o.Label = None,
     group: o.Group = None,
     captions: o.Captions = None,

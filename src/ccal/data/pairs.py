@@ -21,6 +21,7 @@ class Rows:
 
     `rows[index]` with a slice, an index array or a mask gives an array, or a list of texts;
     with a whole number it gives one row. `rows.select(index)` chooses again and reads nothing.
+    Texts may be the paths of `files`, whose content is meant.
 
     >>> rows = Rows(np.arange(8).reshape(4, 2), [3, 1])
     >>> len(rows), rows.shape, rows[0]
@@ -29,8 +30,14 @@ class Rows:
     ['a bird', 'a dog']
     """
 
-    def __init__(self, source: NDArray[Any] | Sequence[str], index: Index | None = None) -> None:
-        self.source = source
+    def __init__(
+        self,
+        source: NDArray[Any] | Sequence[str],
+        index: Index | None = None,
+        *,
+        files: bool = False,
+    ) -> None:
+        self.source, self.files = source, files
         self.index: NDArray[np.int64] | None = None
         if index is not None:
             self.index = np.arange(len(source))[_as_index(index)]
@@ -49,7 +56,7 @@ class Rows:
     def select(self, index: Index) -> Rows:
         """Choose among these rows; the source stays where it is."""
         chosen = np.arange(len(self)) if self.index is None else self.index
-        return Rows(self.source, chosen[_as_index(index)])
+        return Rows(self.source, chosen[_as_index(index)], files=self.files)
 
     def __len__(self) -> int:
         return len(self.source) if self.index is None else len(self.index)

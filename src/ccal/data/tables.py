@@ -111,7 +111,12 @@ def read_table(
     if found.several and group is None:
         found.keys["group"] = found.rows
     pairs = Pairs(
-        {n: Rows(arrays[n], rows) if n in arrays else found.texts[n] for n in modalities},
+        {
+            name: Rows(arrays[name], rows)
+            if name in arrays
+            else Rows(found.texts[name], files=name in layout.files)
+            for name in modalities
+        },
         label=_as_keys(found.keys.get("label")),
         group=_as_keys(found.keys.get("group")),
     )

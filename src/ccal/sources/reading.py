@@ -20,6 +20,7 @@ from ccal.data import (
     read_table,
     split_pairs,
 )
+from ccal.data.images.scan import SUFFIXES
 from ccal.data.records import read_records
 from ccal.errors import InputError
 from ccal.sources.fingerprint import content_hash, split_hash
@@ -100,6 +101,8 @@ def _from_table(source: Source) -> tuple[Pairs, NDArray[np.str_] | None, tuple[s
         table = read_table(
             path,
             cast("dict[str, str | NDArray[Any]]", given),
+            files=[name for name, column in columns.items() if _names_images(path, column)],
+            root=None if source.files is None else source.path(source.files),
             label=source.label,
             group=source.group,
             split=source.split_column,
@@ -117,6 +120,14 @@ def _from_table(source: Source) -> tuple[Pairs, NDArray[np.str_] | None, tuple[s
         return table.pairs, table.split, notes
     keep = np.flatnonzero(~np.isin(table.rows, bad))
     return table.pairs[keep], None if table.split is None else table.split[keep], notes
+
+
+def _names_images(path: Path, column: str) -> bool:
+    """Whether the first entry of a column is the name of an image file."""
+    for _, record in islice(read_records(path, (column,)), 100):
+        if isinstance(record, dict) and isinstance(value := record.get(column), str):
+            return value.lower().endswith(SUFFIXES)
+    return False
 
 
 def _array(source: Source, view: View) -> tuple[NDArray[Any], Path]:

@@ -25,6 +25,8 @@ class Source:
         y: the second modality.
         table: a .csv, .tsv, .jsonl or .parquet file; none if x and y are array files.
         folder: where relative paths start.
+        files: where the files that a column names are; the table's folder if not given. A column
+            whose first entry has the suffix of an image names files.
         label: column of classes.
         group: column of what pairs show; pairs of one group are never split apart.
         split_column: column of train, valid or test.
@@ -39,6 +41,7 @@ class Source:
     y: str
     table: str | None = None
     folder: str | None = None
+    files: str | None = None
     label: str | None = None
     group: str | None = None
     split_column: str | None = None
@@ -55,9 +58,9 @@ class Source:
             raise InputError(
                 f"captions must be 'separate' or 'concatenate', got {self.captions!r}."
             )
-        for name in ("label", "group", "split_column"):
+        for name in ("files", "label", "group", "split_column"):
             if self.table is None and getattr(self, name) is not None:
-                raise InputError(f"{name} is a column of a table, but no table was given.")
+                raise InputError(f"{name} belongs to a table, but no table was given.")
         first, second = self.views
         if first.name == second.name:
             raise InputError(

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias, TypeGuard
 import numpy as np
 
 from ccal.data.bad_rows import BadRows
-from ccal.data.pairs import Pairs
+from ccal.data.pairs import Pairs, Rows
 from ccal.data.published.files import FilePath, existing_folder
 from ccal.data.tables import Table
 from ccal.errors import InputError
@@ -135,7 +135,7 @@ def build_table(
         raise InputError(f"{bad}\nNothing is left to read.")
     rows = np.array(used, dtype=np.int64)
     pairs = Pairs(
-        {"image": paths, "text": texts},
+        {"image": Rows(paths, files=folder is not None), "text": texts},
         label=None if images[used[0]].label is None else [str(images[row].label) for row in used],
         group=rows if captions == "separate" else None,
     )
