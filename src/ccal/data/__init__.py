@@ -5,6 +5,7 @@ arrays    .npy and .npz files
 tables    CSV, TSV, JSONL and Parquet, with bad rows reported by line
 splits    train / valid / test: random, group- or label-disjoint, or from a column
 text      words, lemmas, TF-IDF
+words     texts as sequences of word numbers
 sparse    rows that are mostly zero
 """
 
@@ -15,6 +16,7 @@ from ccal.data.sparse import SparseRows
 from ccal.data.splits import Split, column_split, disjoint_split, random_split, split_pairs
 from ccal.data.tables import Table, read_table
 from ccal.data.text import TfidfVectoriser, lemmatise, tokenise
+from ccal.data.words import WordSequences
 
 __all__ = [
     "BadRows",
@@ -24,6 +26,7 @@ __all__ = [
     "Split",
     "Table",
     "TfidfVectoriser",
+    "WordSequences",
     "column_split",
     "disjoint_split",
     "find_bad_rows",

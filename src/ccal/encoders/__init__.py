@@ -11,11 +11,14 @@ from ccal.encoders.registry import (
     register_tower,
     tower_config,
 )
+from ccal.encoders.words import WordCNN, WordCRNN
 
 __all__ = [
     "DenseTower",
     "FrontEnd",
     "LinearTower",
+    "WordCNN",
+    "WordCRNN",
     "build_front_end",
     "build_tower",
     "front_end_config",
