@@ -7,10 +7,13 @@ splits    train / valid / test: random, group- or label-disjoint, or from a colu
 text      words, lemmas, TF-IDF
 words     texts as sequences of word numbers
 sparse    rows that are mostly zero
+images    features of image files, by a network that was trained before
+published readers of published data sets
 """
 
 from ccal.data.arrays import find_bad_rows, load_array, read_arrays
 from ccal.data.bad_rows import BadRows
+from ccal.data.images import ImageFeatures, find_images, scan_images
 from ccal.data.pairs import Pairs, Rows
 from ccal.data.sparse import SparseRows
 from ccal.data.splits import Split, column_split, disjoint_split, random_split, split_pairs
@@ -20,6 +23,7 @@ from ccal.data.words import WordSequences
 
 __all__ = [
     "BadRows",
+    "ImageFeatures",
     "Pairs",
     "Rows",
     "SparseRows",
@@ -30,11 +34,13 @@ __all__ = [
     "column_split",
     "disjoint_split",
     "find_bad_rows",
+    "find_images",
     "lemmatise",
     "load_array",
     "random_split",
     "read_arrays",
     "read_table",
+    "scan_images",
     "split_pairs",
     "tokenise",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ccal.data import Pairs
+from ccal.distributed import rank
 from ccal.encoders import FrontEnd
 from ccal.errors import InputError
 from ccal.hubs import HubCorrection
@@ -24,6 +26,7 @@ from ccal.training.metrics import History
 from ccal.training.objectives import make_objective
 from ccal.training.settings import Settings
 from ccal.training.starts import LinearStart, choose_start
+from ccal.training.validation import validation_precision
 
 __all__ = ["Trained", "choose_hub_weight", "embed", "train"]
 
@@ -85,7 +88,7 @@ def train(
     facts: dict[str, str] = {}
     start = None
     if settings.method in ("refined", "linear"):
-        start = choose_start(settings, seen, held)
+        start = choose_start(settings, seen, held, verbose=progress and rank() == 0)
         facts["linear CCA"] = _words(start, pairs.names)
     job = _Job(pairs.names, front_ends, start, torch.device(device), options)
     tries = [t for candidate in _candidates(settings) for t in job.tries(candidate, seen, held)]
@@ -165,7 +168,8 @@ class _Job:
         if settings.method == "linear":
             return found
         stage = settings.tower if settings.method == "refined" else "train"
-        history = self._fit(settings, model, seen, held, stage=stage, select=settings.select)
+        how = _selection(settings, held)
+        history = self._fit(settings, model, seen, held, stage=stage, **how)
         ranks = reciprocal_ranks(*embed(model, held))
         trained = _Tried(stage, settings, model, ranks, history.best_epoch, list(history.records))
         return [*found, trained]
@@ -194,6 +198,13 @@ class _Job:
         return build_model(
             settings, self.names, features, front_ends=self.front_ends, start=self.start
         ).to(self.device)
+
+
+def _selection(settings: Settings, held: PairFeatures) -> dict[str, Any]:
+    """What `fit` is told of how to choose an epoch."""
+    if settings.select == "classes":
+        return {"score": partial(validation_precision, valid=held)}
+    return {"select": settings.select}
 
 
 def _words(start: LinearStart, names: tuple[str, str]) -> str:

@@ -35,11 +35,12 @@ class LinearStart:
     ridge: tuple[float, float] | None = None
     power: float | None = None
 
-    def cca(self, settings: Settings, pairs: PairFeatures) -> CCA:
+    def cca(self, settings: Settings, pairs: PairFeatures, *, verbose: bool = False) -> CCA:
         """Linear CCA of these pairs; what is not settled is chosen on held-out ones of them."""
         dim = _dimension(settings, pairs)
         if self.ridge is None or self.power is None:
-            cca = CCA(dim, ridge="auto", power="auto", random_state=settings.seed)
+            seed = settings.seed
+            cca = CCA(dim, ridge="auto", power="auto", random_state=seed, verbose=verbose)
         else:
             cca = CCA(dim, ridge=self.ridge, relative_ridge=False, power=self.power)
         return cca.fit(*self.views(pairs))
@@ -75,7 +76,9 @@ class LinearStart:
         return _rooted(x, self.root_x), _rooted(y, self.root_y)
 
 
-def choose_start(settings: Settings, seen: PairFeatures, held: PairFeatures) -> LinearStart:
+def choose_start(
+    settings: Settings, seen: PairFeatures, held: PairFeatures, *, verbose: bool = False
+) -> LinearStart:
     """Settle roots, ridges and weighting.
 
     Roots are as the settings say. "auto" (of "refined") takes them of a view whose features are
@@ -94,7 +97,7 @@ def choose_start(settings: Settings, seen: PairFeatures, held: PairFeatures) -> 
                     start = rooted
     if len(seen) < _ENOUGH_TO_CHOOSE:
         return replace(start, ridge=(1.0, 1.0), power=1.0)
-    cca = start.cca(settings, seen)
+    cca = start.cca(settings, seen, verbose=verbose)
     return replace(start, ridge=cca.ridge_, power=cca.power_)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -128,19 +128,26 @@ def try_out(
 
 
 def search_ridges(
-    folds: Sequence[HeldOut], powers: Sequence[float], scale: tuple[float, float]
+    folds: Sequence[HeldOut],
+    powers: Sequence[float],
+    scale: tuple[float, float],
+    report: Callable[[int, int, float], None] | None = None,
 ) -> list[Trial]:
     """Ridges from 1e-4 to 1e2 times `scale`, with each of the powers.
 
     First the same step for both views in whole decades, then half-decade steps of one view at a
-    time from the best so far, until none improves: 9 to 25 decompositions a fold.
+    time from the best so far, until none improves: 9 to 25 decompositions a fold. `report` is told
+    how many ridges were tried, of at most how many, and the best score.
     """
     tried: dict[tuple[int, int], list[Trial]] = {}
+    most = len(_COARSE_STEPS) + _MAX_REFINEMENTS
 
     def best(step: tuple[int, int]) -> float:
         if step not in tried:
             ridge = (10 ** (step[0] / 2) * scale[0], 10 ** (step[1] / 2) * scale[1])
             tried[step] = try_out(folds, ridge, powers)
+            if report is not None:
+                report(len(tried), most, max(t.mrr for all_ in tried.values() for t in all_))
         return max(trial.mrr for trial in tried[step])
 
     # Of equal scores the larger ridge wins.

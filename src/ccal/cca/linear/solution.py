@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -140,7 +142,36 @@ def _try_out(
     if settings.ridge is not None:
         return try_out(held, settings.ridge, powers)
     scale = (1.0, 1.0) if settings.relative_ridge else _mean_variances(sum(parts, rest), dims)
-    return search_ridges(held, powers, scale)
+    report = _Report() if settings.verbose else None
+    trials = search_ridges(held, powers, scale, report)
+    if report is not None:
+        report.end()
+    return trials
+
+
+class _Report:
+    """How the search for a ridge goes, on one line of stderr."""
+
+    def __init__(self) -> None:
+        self._started, self._shown = time.monotonic(), 0.0
+
+    def __call__(self, tried: int, most: int, best: float) -> None:
+        now = time.monotonic()
+        seconds = now - self._started
+        self._line = (
+            f"CCA: {tried} ridges tried of at most {most}, best MRR {best:.3f}, "
+            f"at most {seconds / tried * (most - tried):.0f} s left"
+        )
+        if sys.stderr.isatty() and now - self._shown > 0.2:
+            self._shown = now
+            print(f"\r{self._line} ", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """The last line."""
+        took = f"took {time.monotonic() - self._started:.0f} s"
+        line = self._line.rsplit(",", 1)[0] + f", {took}"
+        start = "\r\x1b[K" if sys.stderr.isatty() else ""
+        print(f"{start}{line}", file=sys.stderr, flush=True)
 
 
 def _dims(moments: Moments, spans: tuple[SampleSpan | None, ...]) -> tuple[int, int]:
