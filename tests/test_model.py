@@ -190,6 +190,10 @@ def test_texts_and_hub_correction_survive_saving(tmp_path: Path) -> None:
     again = load(tmp_path / "model")
     assert torch.equal(again.encode("text", TEXTS), model.encode("text", TEXTS))
     assert torch.equal(again.encode("image", images), model.encode("image", images))
+    code = f"import ccal; print(ccal.load({str(tmp_path / 'model')!r}).encode('text', ['a dog']).shape)"
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "torch.Size([1, 7])"
 
 
 def test_raw_items_need_a_front_end(pairs: tuple[Tensor, Tensor]) -> None:

@@ -177,7 +177,9 @@ def _examples(model: DualEncoder, pairs: Pairs, judgement: Judgement) -> list[Ex
     if not any(pairs.column(name).is_text for name in pairs.names):
         return []
     found = Embedded.of(model, pairs)
-    x_items, y_items = found.rows
+    x_items, y_items = (
+        [Path(path) for path in rows[:]] if rows.files else rows for rows in found.rows
+    )
     return pick_examples(
         found.x,
         found.y,

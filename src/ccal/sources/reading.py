@@ -18,6 +18,7 @@ from ccal.data import (
     find_bad_rows,
     load_array,
     read_table,
+    scan_images,
     split_pairs,
 )
 from ccal.data.images.scan import SUFFIXES
@@ -116,9 +117,16 @@ def _from_table(source: Source) -> tuple[Pairs, NDArray[np.str_] | None, tuple[s
     bad, notes = _bad(source, list(arrays.values()))
     if table.bad:
         notes = (str(table.bad), *notes)
-    if not len(bad):
+    keep = ~np.isin(table.rows, bad)
+    for name in table.pairs.names:
+        if (rows := table.pairs.column(name)).files:
+            scan = scan_images(rows[:], strict=not source.skip_bad_rows)
+            notes = (*notes, str(scan.bad)) if scan.bad else notes
+            keep &= np.isin(np.arange(len(rows)), scan.good)
+    if keep.all():
         return table.pairs, table.split, notes
-    keep = np.flatnonzero(~np.isin(table.rows, bad))
+    if not keep.any():
+        raise InputError(f"{path}: no row is left to train on.")
     return table.pairs[keep], None if table.split is None else table.split[keep], notes
 
 

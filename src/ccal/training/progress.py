@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-__all__ = ["Progress", "clock_time"]
+__all__ = ["Progress", "clock_time", "counting"]
 
 
 class Progress:
@@ -103,3 +103,31 @@ def clock_time(seconds: float) -> str:
     minutes, rest = divmod(whole, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def counting(title: str, stream: TextIO | None = None) -> Callable[[int, int], None]:
+    """A callback for work on many items: their number, rate and time left, if it takes long.
+
+    The first two seconds are silent; then a terminal sees the line rewritten, a file or pipe gets
+    one every ten seconds.
+
+    >>> counting("image: features")(10, 100)
+    """
+    out = sys.stderr if stream is None else stream
+    begun = time.monotonic()
+    shown = begun + 2 - (0.2 if out.isatty() else 10.0)
+
+    def show(done: int, total: int) -> None:
+        nonlocal shown
+        now = time.monotonic()
+        over = done >= total and shown > begun + 2
+        if not over and now - shown < (0.2 if out.isatty() else 10.0):
+            return
+        shown = now
+        rate = done / max(now - begun, 1e-9)
+        left = clock_time((total - done) / rate)
+        line = f"{title}: {done:,} of {total:,}, {rate:,.0f}/s, {left} left"
+        out.write(f"\r\x1b[K{line}" + "\n" * over if out.isatty() else f"{line}\n")
+        out.flush()
+
+    return show
