@@ -190,8 +190,8 @@ def test_texts_and_hub_correction_survive_saving(tmp_path: Path) -> None:
     again = load(tmp_path / "model")
     assert torch.equal(again.encode("text", TEXTS), model.encode("text", TEXTS))
     assert torch.equal(again.encode("image", images), model.encode("image", images))
-    code = f"import ccal; print(ccal.load({str(tmp_path / 'model')!r}).encode('text', ['a dog']).shape)"
-    command = [sys.executable, "-c", code]
+    code = "import ccal, sys; print(ccal.load(sys.argv[1]).encode('text', ['a dog']).shape)"
+    command = [sys.executable, "-c", code, str(tmp_path / "model")]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "torch.Size([1, 7])"
 
