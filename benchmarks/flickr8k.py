@@ -4,7 +4,8 @@
 
 FOLDER holds pairs.jsonl (file, split, captions) and image_features.npy. The dev split is the test
 set; validation pairs are a tenth of the training pairs, drawn by the seed, as is the subset of a
-smaller size. Finished runs are kept in benchmarks/flickr8k.json and not repeated.
+smaller size. Finished runs are kept in benchmarks/flickr8k.json and not repeated; without FOLDER
+they are shown as a table.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ PAPER = {"direction": "both", "select": "both", "max_epochs": 200}
 METHODS: dict[str, dict[str, Any]] = {
     "linear": {"method": "linear"},
     "refined": {"method": "refined"},
+    "linear-corrected": {"method": "linear", "dim": 256, "root_x": "yes", "hub_correction": "yes"},
     "ccal": {**PAPER, "method": "ccal"},
     "ccal-weighted": {**PAPER, "method": "ccal", "power": 1.0},
     "dcca": {**PAPER, "method": "dcca"},
@@ -38,7 +40,7 @@ METHODS: dict[str, dict[str, Any]] = {
 
 
 def settings_of(name: str, seed: int) -> Settings:
-    preset = "default" if name in ("linear", "refined") else "paper"
+    preset = "paper" if METHODS[name].items() >= PAPER.items() else "default"
     return Settings.preset(preset, **METHODS[name], seed=seed)
 
 
@@ -53,20 +55,45 @@ def subset(table: Table, size: int, seed: int) -> tuple[Pairs, Pairs, Pairs]:
     return table.pairs[rows[split.train]], table.pairs[rows[split.valid]], test
 
 
+def table(found: dict[str, Any]) -> str:
+    """Means over seeds, and the spread of MRR over them, as Markdown."""
+    measures = "MRR | R@1 | R@10"
+    lines = [
+        f"| pairs | method | image -> text: {measures} | text -> image: {measures} | seeds |",
+        "| --- " * 9 + "|",
+    ]
+    runs: dict[tuple[int, str], list[dict[str, Any]]] = {}
+    for key, run in found.items():
+        name, pairs, _ = key.split()
+        runs.setdefault((int(pairs), name), []).append(run)
+    order = list(METHODS)
+    for (size, name), group in sorted(runs.items(), key=lambda r: (-r[0][0], order.index(r[0][1]))):
+        cells = [f"{size:,}", name]
+        for way in ("image -> text", "text -> image"):
+            mrr, r1, r10 = (np.array([run[way][m] for run in group]) for m in ("mrr", "r1", "r10"))
+            spread = f" ± {mrr.std(ddof=1):.1f}" if len(group) > 1 else ""
+            cells += [f"{mrr.mean():.1f}{spread}", f"{r1.mean():.1f}", f"{r10.mean():.1f}"]
+        lines.append("| " + " | ".join([*cells, str(len(group))]) + " |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--methods", default="linear,refined")
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--sizes", default="6000,1500")
     arguments = parser.parse_args()
+    found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    if arguments.folder is None:
+        print(table(found))
+        return
     features = np.load(arguments.folder / "image_features.npy")
     source = arguments.folder / "pairs.jsonl"
-    table = read_table(
+    pairs = read_table(
         source, {"image": features, "text": "captions"}, split="split", captions="concatenate"
     )
     data = hashlib.sha256(source.read_bytes() + features.tobytes()).hexdigest()[:16]
-    found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for size in map(int, arguments.sizes.split(",")):
         for name in arguments.methods.split(","):
             for seed in map(int, arguments.seeds.split(",")):
@@ -74,7 +101,7 @@ def main() -> None:
                 if key in found:
                     continue
                 started = time.perf_counter()
-                training, valid, test = subset(table, size, seed)
+                training, valid, test = subset(pairs, size, seed)
                 trained = train(settings_of(name, seed), training, valid)
                 report = evaluate(trained.model, test, bootstrap=0)
                 found[key] = {
