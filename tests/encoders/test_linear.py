@@ -41,3 +41,14 @@ def test_shapes_are_checked() -> None:
         tower.start(np.zeros(3), np.eye(3))
     with pytest.raises(InputError, match=r"\(n, 3\)"):
         tower(torch.zeros(4, 5))
+
+
+@pytest.mark.parametrize("size", [1e-20, 1e-3, 1.0, 1e30])
+def test_features_of_any_size_give_gradients_of_float32(size: float) -> None:
+    x = torch.randn(50, 3) * size
+    tower = LinearTower(3, 2, hidden=4)
+    tower.start(np.zeros(3), np.ones((3, 2)) / size, spread=size)
+    torch.testing.assert_close(tower(x), (x / size) @ torch.ones(3, 2))
+    tower(x).sum().backward()
+    for parameter in tower.parameters():
+        assert parameter.grad is None or parameter.grad.norm().isfinite()

@@ -113,9 +113,11 @@ def judge(
     bootstrap: int = 1000,
 ) -> Judgement:
     """Evaluate a model on pairs; with training pairs also its canonical correlations."""
-    report = evaluate(model, pairs, ties=ties, bootstrap=bootstrap)
     x, y = _embed(model, pairs)
     problem = collapse_warning(x, y, names=model.modalities)
+    if problem:
+        ties = "pessimistic"  # with ties in their favour, embeddings all alike would look perfect
+    report = evaluate(model, pairs, ties=ties, bootstrap=bootstrap)
     structure = None
     if train is not None and len(train) > x.shape[1] + 1 and len(pairs) > 1:
         structure = correlation_structure(*_embed(model, train), held_out=(x, y))

@@ -34,6 +34,7 @@ class LinearTower(nn.Module):
     """
 
     mean: Tensor
+    unit: Tensor
     scale: Tensor
 
     def __init__(
@@ -51,6 +52,7 @@ class LinearTower(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.matrix = nn.Linear(in_features, out_features)
         self.register_buffer("mean", torch.zeros(in_features))
+        self.register_buffer("unit", torch.ones(()))
         self.register_buffer("scale", torch.ones(()))
         self.network: nn.Sequential | None = None
         if hidden:
@@ -70,19 +72,23 @@ class LinearTower(nn.Module):
         }
 
     @torch.no_grad()
-    def start(self, mean: ArrayLike, projection: ArrayLike, scale: float = 1.0) -> None:
+    def start(self, mean: ArrayLike, projection: ArrayLike, spread: float = 1.0) -> None:
         """Compute (x - mean) projection, with mean (in_features,), until trained further.
 
-        x are the square roots if there are any. The hidden layer sees (x - mean) / scale.
+        x are the square roots if there are any, and `spread` is about their standard deviation: the
+        hidden layer sees (x - mean) / spread. Features of unusual size are counted in units of it,
+        so that weights and gradients stay within what float32 can hold.
         """
-        weight = torch.as_tensor(projection)
+        unit = 1.0 if 1e-4 < spread < 1e4 else spread
+        weight = torch.as_tensor(projection) * unit
         if weight.shape != (self.in_features, self.out_features):
             raise InputError(
                 f"projection must be ({self.in_features}, {self.out_features}), "
                 f"got {tuple(weight.shape)}."
             )
         self.mean.copy_(torch.as_tensor(mean))
-        self.scale.fill_(scale)
+        self.unit.fill_(unit)
+        self.scale.fill_(spread / unit)
         self.matrix.weight.copy_(weight.mT)
         self.matrix.bias.zero_()
 
@@ -90,7 +96,7 @@ class LinearTower(nn.Module):
         """(n, in_features) -> (n, out_features)."""
         check_features(features, self.in_features)
         features = signed_root(features) if self.root else features
-        centred = self.dropout(features - self.mean)
+        centred = self.dropout((features - self.mean) / self.unit)
         output: Tensor = self.matrix(centred)
         return output if self.network is None else output + self.network(centred / self.scale)
 

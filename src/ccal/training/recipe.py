@@ -82,6 +82,11 @@ def train(
     """
     if pairs.names != valid.names:
         raise InputError(f"The training pairs are of {pairs.names}, but valid of {valid.names}.")
+    if min(len(pairs), len(valid)) < 2:
+        raise InputError(
+            f"Training needs at least 2 pairs to learn from and 2 to validate on, got {len(pairs)} "
+            f"and {len(valid)}; better are some hundreds."
+        )
     front_ends = fit_front_ends(settings, pairs)
     seen, held = (PairFeatures(part, front_ends) for part in (pairs, valid))
     options = {"folder": folder, "resume": resume, "progress": progress, "tensorboard": tensorboard}

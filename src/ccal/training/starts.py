@@ -65,7 +65,7 @@ class LinearStart:
             tower = LinearTower(
                 view.shape[1], len(weights), hidden=hidden, root=root, dropout=dropout
             )
-            spread = float(np.sqrt(view.var(axis=0).mean()))
+            spread = float(np.sqrt(view.var(axis=0, dtype=np.float64).mean()))
             tower.start(mean, projection * weights / (float(scores.std()) or 1.0), spread or 1.0)
             towers.append(tower)
         return towers[0], towers[1]
