@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
+# Tests run in so many processes; a file's tests stay together.
+WORKERS ?= 2
+
 # bf16 kernels kill the process on machines that advertise AMX wrongly.
 export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 
@@ -30,10 +33,10 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest -m 'not slow'
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'not slow'
 
 test-all: lint
-	HYPOTHESIS_PROFILE=fresh $(BIN)/python -m pytest
+	HYPOTHESIS_PROFILE=fresh $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
