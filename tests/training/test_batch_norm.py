@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ccal.training.batch_norm import batch_norm_over_ranks
+from ccal.training.batch_norm import batch_norm_over_ranks, unbiased_batch_norm
 from ccal.training.parallel import average_gradients
 
 LAYERS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
@@ -77,3 +77,22 @@ def test_one_process_computes_as_torch_does() -> None:
     with batch_norm_over_ranks(layer):
         assert type(layer) is nn.BatchNorm1d
         assert torch.equal(layer(x), twin(x))
+
+
+def test_statistics_forget_where_they_started() -> None:
+    norm, plain = nn.BatchNorm1d(3), nn.BatchNorm1d(3)
+    batches = [0.01 * torch.randn(40, 3) + 5 for _ in range(30)]
+    with unbiased_batch_norm(norm):
+        for number, batch in enumerate(batches, start=1):
+            norm(batch)
+            plain(batch)
+            if number == 4:
+                assert norm.running_mean is not None
+                torch.testing.assert_close(norm.running_mean, torch.cat(batches[:4]).mean(0))
+                norm.eval()(batch)
+                norm.train()
+    assert norm.running_var is not None
+    assert plain.running_var is not None
+    assert norm.momentum == 0.1
+    torch.testing.assert_close(norm.running_var, torch.full((3,), 1e-4), rtol=0.3, atol=0)
+    assert plain.running_var.min() > 1e-2

@@ -61,7 +61,7 @@ def command(
         typer.Option(
             rich_help_panel="Training",
             show_default="default",
-            help="Settings to start from: ours, or those of the paper's image-text experiments.",
+            help="Settings to start from: ours, or those of the paper's experiments.",
         ),
     ] = None,
     dim: o.Dim = None,

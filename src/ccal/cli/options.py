@@ -40,7 +40,7 @@ _PAIRS, _SPLIT, _TRAINING = "The pairs", "Their split", "Training"
 
 # Written out, since their home imports torch, which takes seconds; a test compares them.
 MethodName = Literal["refined", "ccal", "dcca", "learned", "linear"]
-PresetName = Literal["default", "paper"]
+PresetName = Literal["default", "paper", "iapr-tc12", "flickr30k", "cub-cnn", "cub-crnn"]
 
 DATA = (
     *("table", "x", "y", "files", "label", "group", "captions", "skip_bad_rows"),

@@ -3,11 +3,13 @@
 - `evaluate_embeddings`: both directions, R@k, MR, MRR, mean rank, with intervals: a `Report`.
 - `two_way_ranks`, `Measures`: its two halves, the ranks and what is said of them.
 - `class_average_precision`, `item_average_precision`: AP@k over classes (zero-shot retrieval).
+- `evaluate_classes`: classes find their items and items their class: a `ClassReport`.
 - `export_trec`: runs and judgements for trec_eval, ranx and their kin.
 - `correlation_structure`, `chance_correlation`, `effective_rank`, `collapse_warning`: diagnostics.
 """
 
 from ccal.evaluation.average_precision import class_average_precision, item_average_precision
+from ccal.evaluation.classes import ClassReport, class_means, evaluate_classes
 from ccal.evaluation.diagnostics import (
     CorrelationStructure,
     chance_correlation,
@@ -21,6 +23,7 @@ from ccal.evaluation.trec import export_trec
 from ccal.evaluation.two_way import Ties, two_way_ranks
 
 __all__ = [
+    "ClassReport",
     "CorrelationStructure",
     "Direction",
     "Measures",
@@ -28,9 +31,11 @@ __all__ = [
     "Ties",
     "chance_correlation",
     "class_average_precision",
+    "class_means",
     "collapse_warning",
     "correlation_structure",
     "effective_rank",
+    "evaluate_classes",
     "evaluate_embeddings",
     "export_trec",
     "item_average_precision",

@@ -2,6 +2,7 @@
 
 - `Settings`, `METHODS`, `PRESETS`: everything a run can be told.
 - `train`: build, train, choose on validation pairs; `evaluate`: both directions, on raw items.
+- `train_zero_shot`, `evaluate_zero_shot`: classes that no training pair showed.
 - `fit`: the loop alone, for a model and an objective of your own.
 - `distributed_from_environment`: several processes started by torchrun, as one.
 """
@@ -15,6 +16,12 @@ from ccal.training.recipe import Trained, embed, train
 from ccal.training.scoring import evaluate
 from ccal.training.settings import METHODS, PRESETS, Method, Settings
 from ccal.training.signals import Interrupted
+from ccal.training.zero_shot import (
+    ZeroShot,
+    ZeroShotOptions,
+    evaluate_zero_shot,
+    train_zero_shot,
+)
 
 __all__ = [
     "METHODS",
@@ -27,10 +34,14 @@ __all__ = [
     "PairFeatures",
     "Settings",
     "Trained",
+    "ZeroShot",
+    "ZeroShotOptions",
     "distributed_from_environment",
     "embed",
     "evaluate",
+    "evaluate_zero_shot",
     "fit",
     "make_objective",
     "train",
+    "train_zero_shot",
 ]

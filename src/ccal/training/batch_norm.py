@@ -1,16 +1,17 @@
-"""Batch normalisation over the batches of all ranks, exact and on any device."""
+"""Batch normalisation over the batches of all ranks, and statistics without a false start."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ccal import distributed
 
-__all__ = ["batch_norm_over_ranks"]
+__all__ = ["batch_norm_over_ranks", "unbiased_batch_norm"]
 
 
 class _OverRanks(nn.modules.batchnorm._BatchNorm):
@@ -90,3 +91,40 @@ def batch_norm_over_ranks(module: nn.Module) -> Iterator[None]:
     finally:
         for layer, kind in zip(changed, original, strict=True):
             layer.__class__ = kind
+
+
+@contextmanager
+def unbiased_batch_norm(module: nn.Module) -> Iterator[None]:
+    """Within, running statistics are the plain mean of the first batches, then the running one.
+
+    torch starts them at mean 0 and variance 1 and forgets that by a tenth a batch. Where the real
+    variance is 1e-4, as it is of sums of few one-hot words, the start outweighs the data for a
+    hundred batches, and a model that learns well is worthless in evaluation mode.
+
+    >>> norm = nn.BatchNorm1d(3)
+    >>> with unbiased_batch_norm(norm):
+    ...     _ = norm(torch.full((5, 3), 7.0))
+    >>> norm.running_mean.tolist(), norm.momentum
+    ([7.0, 7.0, 7.0], 0.1)
+    """
+    layers = [
+        (layer, layer.momentum)
+        for layer in module.modules()
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.momentum is not None
+    ]
+
+    def hook(weight: float) -> Any:
+        def set_momentum(layer: nn.Module, _: Any) -> None:
+            seen = layer.num_batches_tracked
+            if layer.training and seen is not None:
+                layer.momentum = max(weight, 1 / (int(seen) + 1))  # type: ignore[arg-type, assignment]
+
+        return set_momentum
+
+    handles = [layer.register_forward_pre_hook(hook(weight)) for layer, weight in layers]
+    try:
+        yield
+    finally:
+        for (layer, weight), handle in zip(layers, handles, strict=True):
+            handle.remove()
+            layer.momentum = weight

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ccal import distributed
 
-__all__ = ["Features", "epoch_batches", "seed_epoch", "share"]
+__all__ = ["Features", "epoch_batches", "one_of_each", "seed_epoch", "share"]
 
 Rows = NDArray[np.int64]
 
@@ -22,6 +22,10 @@ class Features(Protocol):
 
     `batch` takes row numbers (n,) and returns x and y, float32 CPU tensors of n rows each. What is
     random in it, such as augmentation, draws from torch's global generator.
+
+    Two more are optional, and `PairFeatures` has them: `labels(rows)`, integers (n,) or None, where
+    pairs of equal labels are no negatives of each other; and `groups`, integers (pairs,) or None,
+    where an epoch takes one pair of each group.
     """
 
     def __len__(self) -> int:
@@ -53,6 +57,20 @@ def epoch_batches(pairs: int, batch_size: int, *, seed: int, stage: str, epoch: 
         drawn = np.argsort(bits.random_raw(len(others)), kind="stable")[:missing]
         batches[-1] = np.concatenate((batches[-1], others[drawn]))
     return batches
+
+
+def one_of_each(groups: Rows, *, seed: int, stage: str, epoch: int) -> Rows:
+    """The row of one pair of each group, drawn anew each epoch, in the order of the groups.
+
+    `groups` (n,) are whole numbers. Every rank draws the same rows.
+
+    >>> [len(one_of_each(np.array([5, 5, 2, 5]), seed=0, stage="train", epoch=e)) for e in (1, 2)]
+    [2, 2]
+    """
+    keys = np.random.PCG64(_number("group", seed, stage, epoch)).random_raw(len(groups))
+    order = np.lexsort((keys, groups))
+    first = np.flatnonzero(np.diff(groups[order], prepend=groups.min() - 1))
+    return order[first].astype(np.int64)
 
 
 def seed_epoch(seed: int, stage: str, epoch: int) -> None:

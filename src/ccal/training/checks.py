@@ -51,10 +51,15 @@ def check_options(
         raise InputError(f"folder must be a folder, and {str(folder)!r} is a file.")
 
 
-def check_data(train: Features, valid: Features | None) -> None:
+def check_data(train: Features, valid: Features | None, *, one_per_group: bool) -> None:
     """Refuse too few pairs, and training and validation pairs of different kinds."""
     if len(train) < 2:
         raise InputError(f"Training needs at least 2 pairs, got {len(train)}.")
+    if one_per_group and _groups(train) == 1:
+        raise InputError(
+            "All training pairs are of one group, and one_per_group takes one pair of each; "
+            "set it to false."
+        )
     shapes = _shapes(train, "training")
     if valid is None:
         return
@@ -74,6 +79,8 @@ def check_ranks(model: DualEncoder, train: Features, settings: Settings) -> None
     """Refuse what cannot be shared by all torch.distributed ranks."""
     ranks = distributed.world_size()
     smallest = min(settings.batch_size, len(train))
+    if settings.one_per_group:
+        smallest = min(smallest, _groups(train) or smallest)
     if smallest < ranks:
         raise InputError(
             f"A batch of {smallest} pairs cannot be shared by {ranks} processes; start fewer."
@@ -83,6 +90,12 @@ def check_ranks(model: DualEncoder, train: Features, settings: Settings) -> None
             f"The CCA layer has sync=False, so {ranks} processes would train {ranks} models; "
             "use sync=True or one process."
         )
+
+
+def _groups(features: Features) -> int | None:
+    """How many groups there are; None if pairs have none."""
+    groups = getattr(features, "groups", None)
+    return None if groups is None else len(np.unique(groups))
 
 
 def _shapes(features: Features, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -10,9 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ccal.data import Pairs, Rows, SparseRows, TfidfVectoriser
+from ccal.data import ImageFeatures, Pairs, Rows, SparseRows, TfidfVectoriser
 from ccal.encoders import FrontEnd
 from ccal.errors import InputError
+from ccal.training.progress import counting
 
 __all__ = ["PairFeatures", "both"]
 
@@ -31,10 +32,19 @@ class PairFeatures:
 
     Arrays stay where they are, memory-mapped or not; texts go through the front end once and are
     kept without zeros.
+
+    Attributes:
+        groups: (n,) whole numbers, equal for pairs that show the same thing; None without groups.
+        classes: (n,) whole numbers, the label of each pair; None without labels.
     """
 
     def __init__(self, pairs: Pairs, front_ends: Mapping[str, FrontEnd]) -> None:
         self._columns = [_column(pairs.column(n), front_ends.get(n), n) for n in pairs.names]
+        self._set_keys(pairs.group, pairs.label)
+
+    def _set_keys(self, group: NDArray[Any] | None, label: NDArray[Any] | None) -> None:
+        self._keys = (group, label)
+        self.groups, self.classes = _numbers(group), _numbers(label)
 
     def __len__(self) -> int:
         return len(self._columns[0])
@@ -57,6 +67,14 @@ class PairFeatures:
         x, y = (_tensor(column[rows]) for column in self._columns)
         return x, y
 
+    def labels(self, rows: NDArray[np.int64] | slice) -> Tensor | None:
+        """Whole numbers (m,), equal for pairs that must not count as negatives of each other.
+
+        They are the pairs' labels, or without labels their groups; None without either.
+        """
+        numbers = self.groups if self.classes is None else self.classes
+        return None if numbers is None else torch.from_numpy(numbers[rows])
+
     def batches(self, size: int = 1024) -> Iterator[tuple[Tensor, Tensor]]:
         """All pairs in order."""
         for start in range(0, len(self), size):
@@ -72,6 +90,7 @@ def both(one: PairFeatures, other: PairFeatures) -> PairFeatures:
     """The pairs of one and then those of the other."""
     joined = object.__new__(PairFeatures)
     joined._columns = [_Joined(a, b) for a, b in zip(one._columns, other._columns, strict=True)]
+    joined._set_keys(*(_joined_keys(a, b) for a, b in zip(one._keys, other._keys, strict=True)))
     return joined
 
 
@@ -81,6 +100,8 @@ def _column(rows: Rows, front_end: FrontEnd | None, name: str) -> _Rows:
             raise InputError(f"{name} is text, but there is no front end for it.")
         if isinstance(front_end, TfidfVectoriser):
             return front_end.sparse(rows[:])
+        if isinstance(front_end, ImageFeatures):
+            return front_end.transform(rows[:], progress=counting(f"{name}: features"))
         return front_end.transform(rows[:])
     if len(rows.shape) != 2:
         raise InputError(f"{name} must be an array of shape (pairs, features), got {rows.shape}.")
@@ -105,6 +126,15 @@ class _Joined:
         result = np.empty((len(rows), *first.shape[1:]), dtype=np.float32)
         result[~late], result[late] = first, second
         return result
+
+
+def _numbers(keys: NDArray[Any] | None) -> NDArray[np.int64] | None:
+    """Keys of any kind as numbers from 0."""
+    return None if keys is None else np.unique(keys, return_inverse=True)[1].astype(np.int64)
+
+
+def _joined_keys(one: NDArray[Any] | None, other: NDArray[Any] | None) -> NDArray[Any] | None:
+    return None if one is None or other is None else np.concatenate((one, other))
 
 
 def _tensor(rows: Any) -> Tensor:

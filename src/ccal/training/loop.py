@@ -9,7 +9,7 @@ from torch import nn
 
 from ccal import distributed
 from ccal.model import DualEncoder
-from ccal.training.batch_norm import batch_norm_over_ranks
+from ccal.training.batch_norm import batch_norm_over_ranks, unbiased_batch_norm
 from ccal.training.batches import Features
 from ccal.training.checks import check_data, check_options, check_ranks
 from ccal.training.keeper import Keeper
@@ -17,7 +17,7 @@ from ccal.training.metrics import History
 from ccal.training.parallel import copy_from_rank_0, wait_for_all
 from ccal.training.precision import check_precision
 from ccal.training.progress import Progress
-from ccal.training.run import Run, Select, Stop
+from ccal.training.run import Run, Score, Select, Stop
 from ccal.training.schedule import Schedule
 from ccal.training.settings import Settings
 from ccal.training.signals import Interrupted, catch_signals
@@ -39,6 +39,7 @@ def fit(
     epochs: int | None = None,
     validate_first: bool = False,
     select: Select = "both",
+    score: Score | None = None,
     checkpoint_seconds: float = 20.0,
     progress: bool = True,
     tensorboard: bool = False,
@@ -53,7 +54,8 @@ def fit(
         model: on the device to train on.
         objective: `objective(model, x, y)` is the loss, a scalar; it may have parameters. x and y
             are this rank's rows of a batch, and embeddings must go through
-            `ccal.distributed.all_gather` before they are compared.
+            `ccal.distributed.all_gather` before they are compared. If `train` has labels and
+            `settings.mask_labels` is true, the call is `objective(model, x, y, labels)`.
         train: training pairs.
         valid: validation pairs, None if `epochs` says how long to train.
         settings: optimiser, schedule, batch size, precision, seed.
@@ -63,6 +65,8 @@ def fit(
         epochs: train for so many, without validation and schedule.
         validate_first: the model as given is epoch 0 and may stay the best.
         select: direction of the validation MRR that chooses the best epoch, or the mean of both.
+        score: how good a model is, in place of the validation MRR; `score(model)` is called after
+            each epoch with projections of that epoch, and the highest value is the best.
         checkpoint_seconds: of training between checkpoints, at least; they are made at the end of
             epochs, at the very end and on Ctrl-C or SIGTERM.
         progress: tell on standard error how it goes.
@@ -82,7 +86,7 @@ def fit(
     )
     if epochs is not None:
         valid = None
-    check_data(train, valid)
+    check_data(train, valid, one_per_group=settings.one_per_group)
     check_ranks(model, train, settings)
     check_precision(settings, next(model.parameters()).device)
     copy_from_rank_0(model, objective)
@@ -103,7 +107,7 @@ def fit(
         every=checkpoint_seconds,
     )
     keeper.open(resume=resume, tensorboard=tensorboard)
-    with batch_norm_over_ranks(model), catch_signals() as signals:
+    with batch_norm_over_ranks(model), unbiased_batch_norm(model), catch_signals() as signals:
         line = Progress(stage, schedule.max_epochs, enabled=progress and distributed.rank() == 0)
         run = Run(
             state,
@@ -113,6 +117,7 @@ def fit(
             valid,
             settings,
             select=select,
+            score=score,
             signals=signals,
             progress=line,
         )

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
-from ccal.data import Pairs, TfidfVectoriser
-from ccal.encoders import DenseTower, FrontEnd
+from ccal.data import ImageFeatures, Pairs, TfidfVectoriser, WordSequences
+from ccal.encoders import DenseTower, FrontEnd, WordCNN, WordCRNN
 from ccal.errors import InputError
 from ccal.model import DualEncoder
 from ccal.training.features import PairFeatures
@@ -21,17 +22,27 @@ _DIM = 128
 
 
 def fit_front_ends(settings: Settings, train: Pairs) -> dict[str, FrontEnd]:
-    """TF-IDF for the modalities that are text, its vocabulary from the training texts only."""
+    """What turns raw items into features: a network for image files, TF-IDF or words for texts.
+
+    A vocabulary is taken from the training texts only.
+    """
+    columns = {name: train.column(name) for name in train.names}
     return {
-        name: TfidfVectoriser(
-            min_count=settings.min_count,
-            sublinear=settings.sublinear,
-            lemmatise=settings.lemmatise,
-            language=settings.language,
-        ).fit(train.column(name)[:])
-        for name in train.names
-        if train.column(name).is_text
+        name: ImageFeatures(settings.backbone)
+        if column.files
+        else _text_front_end(settings, column[:])
+        for name, column in columns.items()
+        if column.is_text
     }
+
+
+def _text_front_end(settings: Settings, texts: list[str]) -> FrontEnd:
+    options: dict[str, Any] = {
+        name: getattr(settings, name) for name in ("min_count", "lemmatise", "language")
+    }
+    if settings.text == "tfidf" or settings.method in ("refined", "linear"):
+        return TfidfVectoriser(sublinear=settings.sublinear, **options).fit(texts)
+    return WordSequences(**options).fit(texts)
 
 
 def build_model(
@@ -61,7 +72,13 @@ def build_model(
     else:
         cca = ("ridge", "relative_ridge", "power", "momentum")
         options["cca"] = {name: getattr(settings, name) for name in cca}
-    options.update(zip(names, _dense_towers(settings, train, options["dim"]), strict=True))
+    networks: list[nn.Module] = list(_dense_towers(settings, train, options["dim"]))
+    for view, name in enumerate(names):
+        front_end = (front_ends or {}).get(name)
+        if isinstance(front_end, WordSequences):
+            tower = WordCNN if settings.text == "word-cnn" else WordCRNN
+            networks[view] = tower(front_end.size, options["dim"], length=front_end.length)
+    options.update(zip(names, networks, strict=True))
     return DualEncoder(**options)
 
 

@@ -15,7 +15,8 @@ __all__ = ["History", "MetricsFile", "Record", "TensorBoard"]
 Record = dict[str, Any]
 """Of an epoch: stage, epoch, loss, learning_rate, mrr_x_to_y and mrr_y_to_x on the validation
 pairs, mean_correlation of CCA on the training pairs, seconds (validation included) and
-pairs_per_second (training alone). None is what was not measured, or not finite."""
+pairs_per_second (training alone). None is what was not measured, or not finite. `score` is there
+if the best epoch was chosen by something else than MRR."""
 
 
 @dataclass(frozen=True)

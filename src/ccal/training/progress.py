@@ -64,10 +64,10 @@ class Progress:
         if now - self._shown >= self._every:
             self._show(now, f"at most {clock_time(left)} left")
 
-    def epoch(self, *, mrr: float | None, best: float | None) -> None:
-        """After validation: the MRR that counts, now and at best."""
+    def epoch(self, *, mrr: float | None, best: float | None, name: str = "MRR") -> None:
+        """After validation: the MRR, or the score of another name, that counts, now and at best."""
         if mrr is not None and best is not None:
-            self._scores = f", MRR {mrr:.4f} (best {best:.4f})"
+            self._scores = f", {name} {mrr:.4f} (best {best:.4f})"
 
     def close(self) -> None:
         """Write the line a last time, and end it."""

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ccal import distributed
 from ccal.errors import CcalError, InputError
-from ccal.training.batches import Features, Rows, epoch_batches, seed_epoch, share
+from ccal.model import DualEncoder
+from ccal.training.batches import (
+    Features,
+    Rows,
+    epoch_batches,
+    one_of_each,
+    seed_epoch,
+    share,
+)
 from ccal.training.keeper import Keeper
 from ccal.training.metrics import Record
 from ccal.training.parallel import average_gradients, from_rank_0
@@ -29,9 +39,11 @@ from ccal.training.validation import (
     validation_mrr,
 )
 
-__all__ = ["Run", "Select", "Stop"]
+__all__ = ["Run", "Score", "Select", "Stop"]
 
 Select = Literal["both", "x->y", "y->x"]
+Score = Callable[[DualEncoder], float]
+"""How good a model in evaluation mode is; the higher, the better."""
 
 _LinAlgError: type[Exception] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
 
@@ -53,12 +65,14 @@ class Run:
         settings: Settings,
         *,
         select: Select,
+        score: Score | None,
         signals: Signals,
         progress: Progress,
     ) -> None:
         self.state, self.schedule, self.keeper = state, schedule, keeper
         self.train_pairs, self.valid_pairs, self.settings = train, valid, settings
-        self.select, self.signals, self.progress = select, signals, progress
+        self.select, self.score = select, score
+        self.signals, self.progress = signals, progress
         self.device = next(state.model.parameters()).device
         # Without gradients even a small batch size need not mean many small products.
         self.block = max(settings.batch_size, 256)
@@ -81,14 +95,14 @@ class Run:
         state = self.state
         if self.valid_pairs is None:
             state.prepare_kept()
-            refit(state.kept, self.train_pairs, self.block, self._check_signals)
+            self._refit(self.schedule.epoch)
         if state.kept is not state.model:
             state.model.load_state_dict(state.kept.state_dict())
         state.model.eval()
 
     def _start(self) -> None:
         started = time.perf_counter()
-        scores = self._validate()
+        scores = self._validate(epoch=0)
         self.schedule.start(self._score(scores))
         self._record(started, scores=scores, epoch=0, best=True)
 
@@ -97,9 +111,9 @@ class Run:
         learning_rate = self.schedule.learning_rate
         self.state.set_learning_rate(learning_rate)
         loss, rate = self._steps(epoch)
-        scores: tuple[float, float] | None = None
+        scores: tuple[float, ...] | None = None
         if loss is not None and self.valid_pairs is not None:
-            scores = self._validate_trained()
+            scores = self._validate_trained(epoch)
         score = self._score(scores)
         if loss is not None and self.valid_pairs is None:
             # Equal counts as improvement: without validation every sound epoch is the best.
@@ -122,9 +136,12 @@ class Run:
         seed_epoch(seed, stage, epoch)
         self.state.model.train()
         self.state.objective.train()
-        batches = epoch_batches(
-            len(self.train_pairs), self.settings.batch_size, seed=seed, stage=stage, epoch=epoch
-        )
+        visited = self._rows(epoch)
+        size = self.settings.batch_size
+        batches = [
+            visited[places]
+            for places in epoch_batches(len(visited), size, seed=seed, stage=stage, epoch=epoch)
+        ]
         total, done, pairs = 0.0, 0, sum(map(len, batches))
         started = time.perf_counter()
         for number, rows in enumerate(batches, start=1):
@@ -135,16 +152,28 @@ class Run:
             self.progress.batch(epoch=epoch, done=done, total=pairs, loss=total / number)
         return total / len(batches), pairs / (time.perf_counter() - started)
 
+    def _rows(self, epoch: int) -> Rows:
+        """The training pairs of an epoch: all, or one of each group."""
+        groups: Rows | None = getattr(self.train_pairs, "groups", None)
+        if groups is None or not self.settings.one_per_group:
+            return np.arange(len(self.train_pairs))
+        return one_of_each(groups, seed=self.settings.seed, stage=self.keeper.stage, epoch=epoch)
+
+    def _labels(self, rows: Rows) -> tuple[Tensor, ...]:
+        """The labels of some pairs, as the objective takes them; nothing if there are none."""
+        of: Callable[[Rows], Tensor | None] | None = getattr(self.train_pairs, "labels", None)
+        labels = of(rows) if of is not None and self.settings.mask_labels else None
+        return () if labels is None else (labels.to(self.device, non_blocking=True),)
+
     def _step(self, rows: Rows) -> float:
         """One step on a batch; its loss, NaN if it diverged and no step was taken."""
-        state = self.state
-        x, y = (
-            view.to(self.device, non_blocking=True) for view in self.train_pairs.batch(share(rows))
-        )
+        state, mine = self.state, share(rows)
+        x, y = (view.to(self.device, non_blocking=True) for view in self.train_pairs.batch(mine))
+        labels = self._labels(mine)
         state.optimiser.zero_grad()
         try:
             with tower_precision(self.settings, self.device):
-                loss: Tensor = state.objective(state.model, x, y)
+                loss: Tensor = state.objective(state.model, x, y, *labels)
             loss.backward()
         except (InputError, _LinAlgError):
             if towers_diverged(state.model, x, y):
@@ -161,26 +190,35 @@ class Run:
             raise Stop
         return value
 
-    def _validate(self) -> tuple[float, float]:
+    def _refit(self, epoch: int) -> None:
+        rows = self._rows(epoch)
+        refit(self.state.kept, self.train_pairs, self.block, self._check_signals, rows=rows)
+
+    def _validate(self, epoch: int) -> tuple[float, ...]:
+        """The MRR of both directions; or the one value of a score that was given."""
         self.state.prepare_kept()
-        kept, valid = self.state.kept, self.valid_pairs
+        kept, valid, score = self.state.kept, self.valid_pairs, self.score
         assert valid is not None
-        refit(kept, self.train_pairs, self.block, self._check_signals)
+        self._refit(epoch)
+        if score is not None:
+            return from_rank_0(lambda: (score(kept.eval()),))
         return from_rank_0(lambda: validation_mrr(kept, valid, self.block, self._check_signals))
 
-    def _validate_trained(self) -> tuple[float, float] | None:
+    def _validate_trained(self, epoch: int) -> tuple[float, ...] | None:
         """The same, but None if the weights have grown so much that features overflow."""
         try:
-            return self._validate()
+            return self._validate(epoch)
         except (InputError, _LinAlgError):
             pairs = [self.train_pairs, self.valid_pairs]
             if any(any_diverged(self.state.kept, p, self.block) for p in pairs if p is not None):
                 return None
             raise
 
-    def _score(self, scores: tuple[float, float] | None) -> float | None:
+    def _score(self, scores: tuple[float, ...] | None) -> float | None:
         if scores is None:
             return None
+        if self.score is not None:
+            return scores[0]
         return {"both": sum(scores) / 2, "x->y": scores[0], "y->x": scores[1]}[self.select]
 
     def _check_signals(self) -> None:
@@ -192,7 +230,7 @@ class Run:
         self,
         started: float,
         *,
-        scores: tuple[float, float] | None,
+        scores: tuple[float, ...] | None,
         epoch: int,
         best: bool,
         loss: float | None = None,
@@ -200,18 +238,22 @@ class Run:
         pairs_per_second: float | None = None,
         refine: bool = False,
     ) -> None:
+        ranked = scores if self.score is None else None
         record: Record = {
             "stage": self.keeper.stage,
             "epoch": epoch,
             "loss": loss,
             "learning_rate": learning_rate,
-            "mrr_x_to_y": None if scores is None else scores[0],
-            "mrr_y_to_x": None if scores is None else scores[1],
+            "mrr_x_to_y": None if ranked is None else ranked[0],
+            "mrr_y_to_x": None if ranked is None else ranked[1],
             "mean_correlation": None if scores is None else mean_correlation(self.state.kept),
             "seconds": time.perf_counter() - started,
             "pairs_per_second": pairs_per_second,
         }
+        if self.score is not None:
+            record["score"] = self._score(scores)
         if refine:
             self.keeper.back_to_best()
         self.keeper.add(record, best=best)
-        self.progress.epoch(mrr=self._score(scores), best=self.schedule.best)
+        name = "MRR" if self.score is None else "score"
+        self.progress.epoch(mrr=self._score(scores), best=self.schedule.best, name=name)

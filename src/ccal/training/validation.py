@@ -9,21 +9,37 @@ import torch
 from torch import Tensor
 
 from ccal.cca import CCALayer
+from ccal.errors import InputError
+from ccal.evaluation import class_average_precision
 from ccal.model import DualEncoder
 from ccal.ranks import mean_reciprocal_rank
 from ccal.training.batches import Features, Rows, share
+from ccal.training.features import PairFeatures
 
-__all__ = ["any_diverged", "mean_correlation", "refit", "towers_diverged", "validation_mrr"]
+__all__ = [
+    "any_diverged",
+    "mean_correlation",
+    "refit",
+    "towers_diverged",
+    "validation_mrr",
+    "validation_precision",
+]
 
 
 def refit(
-    model: DualEncoder, train: Features, batch_size: int, each: Callable[[], None] = lambda: None
+    model: DualEncoder,
+    train: Features,
+    batch_size: int,
+    each: Callable[[], None] = lambda: None,
+    *,
+    rows: Rows | None = None,
 ) -> None:
-    """Store CCA's projections of all training pairs; every rank passes over its share of them.
+    """Store CCA's projections of all training pairs, or of those in some rows.
 
-    `each` is called before every batch.
+    Every rank passes over its share of them. `each` is called before every batch.
     """
-    model.refit(_blocks(model, train, share(np.arange(len(train))), batch_size, each))
+    rows = np.arange(len(train)) if rows is None else rows
+    model.refit(_blocks(model, train, share(rows), batch_size, each))
 
 
 def validation_mrr(
@@ -42,6 +58,30 @@ def validation_mrr(
     return (
         mean_reciprocal_rank(x, y, pessimistic=True),
         mean_reciprocal_rank(y, x, pessimistic=True),
+    )
+
+
+def validation_precision(
+    model: DualEncoder, valid: PairFeatures, *, k: int = 50, batch_size: int = 1024
+) -> float:
+    """AP@k in %: one query a class, the mean of the embedded y of its pairs, among all x.
+
+    Of the pairs of a group, which share their x, the first counts. Fewer than k of them lower k.
+    """
+    if valid.classes is None:
+        raise InputError(
+            "The validation pairs have no labels, which select = 'classes' needs: pass label= to "
+            "Pairs or read_table, or choose by 'both'."
+        )
+    name_x, name_y = model.modalities
+    every = np.arange(len(valid))
+    once = every if valid.groups is None else np.unique(valid.groups, return_index=True)[1]
+    blocks = _blocks(model, valid, once, batch_size, lambda: None)
+    items = torch.cat([model.encode(name_x, x, corrected=False) for x, _ in blocks])
+    blocks = _blocks(model, valid, every, batch_size, lambda: None)
+    queries = torch.cat([model.encode(name_y, y, corrected=False) for _, y in blocks])
+    return class_average_precision(
+        queries, valid.classes, items, valid.classes[once], k=min(k, len(items))
     )
 
 

@@ -1,0 +1,178 @@
+"""Zero-shot retrieval on CUB: pictures of bird classes that no training pair showed.
+
+    python -m benchmarks.cub FOLDER --splits 0,1,2
+    python -m benchmarks.cub FOLDER --methods cnn-ccal,cnn-dcca,cnn-learned --epochs 30
+
+FOLDER holds pairs.jsonl (file, class, captions) and image_features.npy. Of the 150 classes a split
+takes 100 for training, 25 to choose on and 25 for the test, by its number as the seed. Finished
+runs are kept in benchmarks/cub.json, with hashes of data and split, and not repeated; interrupted
+trainings go on where they stopped if --runs names a folder. Without FOLDER the table is shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from ccal.data import Pairs, Split, disjoint_split, read_table
+from ccal.evaluation import ClassReport
+from ccal.training import (
+    Settings,
+    ZeroShotOptions,
+    evaluate_zero_shot,
+    train,
+    train_zero_shot,
+)
+
+RESULTS = Path(__file__).with_name("cub.json")
+
+# Linear methods, with what may be chosen on the validation classes: plain CCA, with dimension and
+# weighting chosen too, with neighbours; and ours without and with neighbours.
+LINEAR = {
+    "linear": ZeroShotOptions.classic(),
+    "linear-tuned": ZeroShotOptions.classic(dims=(32, 64, 96), powers=(0.0, 1.0, 2.0)),
+    "linear-neighbours": ZeroShotOptions.classic(neighbours=(10, 20, 30, 40)),
+    "ours-single": ZeroShotOptions(neighbours=(1,)),
+    "ours": ZeroShotOptions(),
+}
+# The same loss in both directions for all, so that the comparison is fair.
+NETWORKS = {
+    f"{tower}-{method}{suffix}": (f"cub-{tower}", {"method": method, "mask_labels": masked})
+    for tower in ("cnn", "crnn")
+    for method in ("ccal", "dcca", "learned")
+    for suffix, masked in (("", True), ("-unmasked", False))
+}
+
+
+def network(
+    name: str, training: Pairs, valid: Pairs, epochs: int, folder: Path | None
+) -> tuple[Any, dict[str, Any]]:
+    """One of the paper's two text networks with a method; the model and how it was trained."""
+    preset, changes = NETWORKS[name]
+    settings = Settings.preset(
+        preset,
+        **changes,
+        direction="both",
+        max_epochs=epochs,
+        patience=max(epochs // 3, 5),
+        refine_patience=5,
+        refinements=1,
+    )
+    trained = train(settings, training, valid, folder=folder, resume=folder is not None)
+    scores = [record["score"] for record in trained.history if record["score"] is not None]
+    facts = {"epochs": len(trained.history), "best validation AP@50": round(max(scores), 2)}
+    return trained.model, facts
+
+
+def as_numbers(report: ClassReport, names: list[str]) -> dict[str, Any]:
+    """What is kept of a report: the numbers, the precision of each class, what was confused."""
+    return {
+        **{name: round(value, 2) for name, value in report.as_dict().items()},
+        "precision": {
+            names[int(c)]: round(p, 1)
+            for c, p in zip(report.classes, report.precision.tolist(), strict=True)
+        },
+        "confused": [
+            [names[true], names[taken], round(share, 1)]
+            for true, taken, share in report.confused(10)
+        ],
+    }
+
+
+def read_cub(folder: Path) -> tuple[Pairs, str]:
+    """All pairs of a picture and one of its captions, and a hash of the data."""
+    features = np.load(folder / "image_features.npy")
+    source = folder / "pairs.jsonl"
+    pairs = read_table(source, {"image": features, "text": "captions"}, label="class").pairs
+    return pairs, hash_of(source.read_bytes(), features.tobytes())
+
+
+def split_of(pairs: Pairs, number: int) -> Split:
+    """100 classes for training, 25 to choose on, 25 for the test."""
+    assert pairs.label is not None
+    return disjoint_split(pairs.label, valid=25, test=25, seed=number)
+
+
+def table(found: dict[str, Any]) -> str:
+    """Markdown: the mean over the splits of each method, and how far single splits lie apart."""
+    lines = [
+        "| method | AP@50, class | AP@50, one caption | class of a picture @1 | @5 | splits |",
+        "| --- " * 6 + "|",
+    ]
+    for name in (*LINEAR, *NETWORKS):
+        runs = [run["test"] for key, run in found.items() if key.split()[0] == name]
+        if not runs:
+            continue
+        ap, *others = (
+            np.array([run[measure] for run in runs])
+            for measure in ("ap", "ap_single", "accuracy", "accuracy_5")
+        )
+        spread = f" ({ap.min():.1f} to {ap.max():.1f})" if len(runs) > 1 else ""
+        cells = [f"{ap.mean():.1f}{spread}", *(f"{values.mean():.1f}" for values in others)]
+        lines.append("| " + " | ".join([name, *cells, str(len(runs))]) + " |")
+    return "\n".join(lines)
+
+
+def hash_of(*parts: bytes) -> str:
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
+
+
+def split_hash(pairs: Pairs, split: Split) -> str:
+    assert pairs.label is not None
+    parts = [sorted(set(pairs.label[rows])) for rows in (split.train, split.valid, split.test)]
+    return hash_of(json.dumps(parts).encode())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--methods", default=",".join(LINEAR))
+    parser.add_argument("--splits", default="0")
+    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--runs", type=Path)
+    arguments = parser.parse_args()
+    if arguments.folder is None:
+        print(table(json.loads(RESULTS.read_text())))
+        return
+    pairs, data = read_cub(arguments.folder)
+    for number in map(int, arguments.splits.split(",")):
+        split = split_of(pairs, number)
+        training, valid, test = split.of(pairs)
+        assert test.label is not None
+        names = sorted(set(test.label))
+        for name in arguments.methods.split(","):
+            key = f"{name} split {number}"
+            found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+            if key in found:
+                continue
+            started = time.perf_counter()
+            folder = None if arguments.runs is None else arguments.runs / key.replace(" ", "-")
+            if name in LINEAR:
+                found_model = train_zero_shot(training, valid, LINEAR[name])
+                report, facts = found_model.evaluate(test), found_model.facts
+            else:
+                model, facts = network(name, training, valid, arguments.epochs, folder)
+                report = evaluate_zero_shot(model, test)
+            result: dict[str, Any] = {
+                "data": data,
+                "split": split_hash(pairs, split),
+                "test": as_numbers(report, names),
+                "facts": facts,
+                "seconds": round(time.perf_counter() - started),
+                "threads": torch.get_num_threads(),
+            }
+            # Another process may have finished a method meanwhile.
+            found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+            RESULTS.write_text(json.dumps({**found, key: result}, indent=1) + "\n")
+            print(f"{key}: AP@50 {result['test']['ap']}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

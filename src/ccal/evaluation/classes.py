@@ -1,0 +1,115 @@
+"""Retrieval between items and classes: one query a class, and the class of an item."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ccal.errors import InputError
+from ccal.evaluation.average_precision import class_average_precision, item_average_precision
+from ccal.evaluation.inputs import Array, embeddings, labels, unit_pair
+
+__all__ = ["ClassReport", "class_means", "evaluate_classes"]
+
+
+@dataclass(frozen=True)
+class ClassReport:
+    """How classes find their items, and items their class; all shares in %.
+
+    Attributes:
+        k: of AP@k.
+        ap: AP@k with one query a class, the mean of the class's queries.
+        ap_single: AP@k with each query on its own, the mean over classes of their mean.
+        accuracy: items whose nearest class is their own.
+        accuracy_5: items whose class is among the nearest five.
+        classes: (c,) the labels, ascending.
+        precision: (c,) precision among the first k of each class; its mean is `ap`.
+        confusion: (c, c) the share of the items of a row's class that are nearest to a column's.
+    """
+
+    k: int
+    ap: float
+    ap_single: float
+    accuracy: float
+    accuracy_5: float
+    classes: Tensor
+    precision: Tensor
+    confusion: Tensor
+
+    def as_dict(self) -> dict[str, float]:
+        """The four numbers by name."""
+        names = ("ap", "ap_single", "accuracy", "accuracy_5")
+        return {name: getattr(self, name) for name in names}
+
+    def confused(self, count: int = 10) -> list[tuple[int, int, float]]:
+        """The pairs of different classes that are confused most: (true, taken for, share in %)."""
+        labels = self.classes.tolist()
+        pairs = [
+            (true, taken, share)
+            for true, row in zip(labels, self.confusion.tolist(), strict=True)
+            for taken, share in zip(labels, row, strict=True)
+            if true != taken
+        ]
+        return sorted(pairs, key=lambda pair: -pair[2])[:count]
+
+
+def class_means(rows: Array, row_labels: Array) -> tuple[Tensor, Tensor]:
+    """The mean (c, d) of the rows (n, d) of each class, and the classes (c,), ascending.
+
+    >>> class_means(torch.tensor([[1.0, 0.0], [3.0, 0.0], [0.0, 1.0]]), torch.tensor([7, 7, 2]))
+    (tensor([[0., 1.],
+            [2., 0.]]), tensor([2, 7]))
+    """
+    given = embeddings(rows, "rows")
+    classes, place = labels(row_labels, given, "row_labels", "rows").unique(return_inverse=True)
+    means = given.new_zeros(len(classes), given.shape[1]).index_add_(0, place, given)
+    return means / torch.bincount(place)[:, None], classes
+
+
+def evaluate_classes(
+    queries: Array, query_labels: Array, items: Array, item_labels: Array, *, k: int = 50
+) -> ClassReport:
+    """Both directions between `queries` (q, d), such as captions, and `items` (n, d), by cosine.
+
+    Queries and items have integer labels of the same classes. Means of a class's queries are taken
+    of the rows as given: scale them to length 1 first if all should count alike.
+
+    >>> items = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.8, 0.1]])
+    >>> report = evaluate_classes(items, torch.tensor([0, 0, 1, 1]),
+    ...                           items, torch.tensor([0, 0, 1, 1]), k=2)
+    >>> report.ap, report.accuracy
+    (100.0, 75.0)
+    >>> report.confused(1)
+    [(1, 0, 50.0)]
+    """
+    means, classes = class_means(queries, query_labels)
+    x, y = unit_pair(items, means, ("items", "queries"))
+    truth = labels(item_labels, x, "item_labels", "items")
+    unknown = truth[~torch.isin(truth, classes)].unique()
+    if len(unknown):
+        raise InputError(
+            f"{len(unknown)} classes have items but no queries, the first is {int(unknown[0])}."
+        )
+    place = torch.searchsorted(classes, truth)
+    nearest = (x @ y.mT).topk(min(5, len(classes))).indices
+    hits = nearest == place[:, None]
+    confusion = torch.zeros(len(classes), len(classes), dtype=torch.float64, device=x.device)
+    ones = torch.ones(len(place), dtype=torch.float64, device=x.device)
+    confusion.index_put_((place, nearest[:, 0]), ones, accumulate=True)
+    given = (query_labels, items, item_labels)
+    precision = [
+        class_average_precision(mean[None], label[None], items, item_labels, k=k)
+        for mean, label in zip(means, classes, strict=True)
+    ]
+    return ClassReport(
+        k=k,
+        ap=class_average_precision(queries, *given, k=k),
+        ap_single=item_average_precision(queries, *given, k=k),
+        accuracy=100 * hits[:, 0].double().mean().item(),
+        accuracy_5=100 * hits.any(1).double().mean().item(),
+        classes=classes,
+        precision=torch.tensor(precision, dtype=torch.float64),
+        confusion=100 * confusion / confusion.sum(1, keepdim=True).clamp_min(1),
+    )

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ccal.errors import InputError
+from ccal.evaluation import (
+    class_average_precision,
+    class_means,
+    evaluate_classes,
+    item_average_precision,
+)
+from tests.evaluation.test_average_precision import classes
+
+
+def test_numbers_are_those_of_a_loop() -> None:
+    x, a, y, b = classes()
+    report = evaluate_classes(x, a, y, b, k=7)
+    assert report.ap == class_average_precision(x, a, y, b, k=7)
+    assert report.ap == pytest.approx(report.precision.mean().item())
+    assert report.ap_single == item_average_precision(x, a, y, b, k=7)
+    labels = a.unique().tolist()
+    means = [x[a == label].mean(0) for label in labels]
+    first = five = 0
+    counts = torch.zeros(len(labels), len(labels))
+    for item, label in zip(y, b.tolist(), strict=True):
+        cosines = [float(torch.cosine_similarity(item, mean, dim=0)) for mean in means]
+        order = sorted(range(len(labels)), key=lambda i: -cosines[i])
+        first += labels[order[0]] == label
+        five += label in [labels[i] for i in order[:5]]
+        counts[labels.index(label), order[0]] += 1
+    assert report.accuracy == pytest.approx(100 * first / len(y))
+    assert report.accuracy_5 == pytest.approx(100 * five / len(y))
+    expected = 100 * counts / counts.sum(1, keepdim=True)
+    torch.testing.assert_close(report.confusion.float(), expected)
+    assert report.classes.tolist() == labels
+
+
+def test_the_worst_confusions_come_first() -> None:
+    report = evaluate_classes(*classes(3), k=3)
+    wrong = report.confused(4)
+    shares = [share for *_, share in wrong]
+    assert shares == sorted(shares, reverse=True)
+    true, taken, share = wrong[0]
+    row, column = (report.classes.tolist().index(label) for label in (true, taken))
+    assert row != column
+    assert report.confusion[row, column].item() == share
+    assert len(report.confused(1000)) == 5 * 4
+
+
+def test_class_means_are_means() -> None:
+    x, a, _, _ = classes()
+    means, labels = class_means(x, a)
+    for mean, label in zip(means, labels, strict=True):
+        torch.testing.assert_close(mean, x[a == label].mean(0))
+
+
+def test_an_item_of_an_unknown_class_is_refused() -> None:
+    x, a, y, b = classes()
+    b[3] = 1000
+    with pytest.raises(InputError, match=r"1 classes have items but no queries.*1000"):
+        evaluate_classes(x, a, y, b, k=3)

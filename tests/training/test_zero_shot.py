@@ -1,0 +1,155 @@
+"""Unseen classes: captions of things whose classes differ in training, validation and test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ccal import load
+from ccal.data import Pairs, TfidfVectoriser, disjoint_split
+from ccal.errors import InputError
+from ccal.evaluation import class_average_precision
+from ccal.neighbours import mean_of_neighbours
+from ccal.training import (
+    PairFeatures,
+    Settings,
+    ZeroShotOptions,
+    evaluate_zero_shot,
+    train,
+    train_zero_shot,
+)
+from ccal.training.features import both
+from ccal.training.validation import validation_precision
+
+pytestmark = pytest.mark.filterwarnings("ignore::ccal.errors.SmallBatchWarning")
+
+COLOURS = ["red", "blue", "green", "black", "white", "brown"]
+PARTS = ["crown", "wings", "belly", "bill"]
+SMALL = ZeroShotOptions(
+    dims=(8,), ridges=((1.0, 0.1),), powers=(0.0, 1.0), neighbours=(1, 4), root=False, k=5
+)
+
+
+def birds(classes: int = 40, images: int = 8, captions: int = 3) -> tuple[Pairs, Pairs, Pairs]:
+    """Each class has a colour for each part; a caption tells some of them, a picture all."""
+    rng = np.random.default_rng(0)
+    colour = rng.integers(len(COLOURS), size=(classes, len(PARTS)))
+    codes = rng.normal(size=(len(PARTS), len(COLOURS), 24))
+    rows, texts, label = [], [], []
+    for c in range(classes):
+        for _ in range(images):
+            row = codes[range(len(PARTS)), colour[c]].sum(0) + 1.5 * rng.normal(size=24)
+            for _ in range(captions):
+                told = rng.permutation(len(PARTS))[:3]
+                rows.append(row.astype(np.float32))
+                texts.append(" and ".join(f"{COLOURS[colour[c, p]]}{PARTS[p]}" for p in told))
+                label.append(f"bird {c}")
+    group = np.arange(len(rows)) // captions
+    pairs = Pairs({"image": np.stack(rows), "text": texts}, label=label, group=group)
+    return disjoint_split(pairs.label, valid=8, test=8, seed=1).of(pairs)  # type: ignore[arg-type]
+
+
+def test_linear_model_finds_unseen_classes_and_is_saved(tmp_path: Path) -> None:
+    training, valid, test = birds()
+    found = train_zero_shot(training, valid, SMALL)
+    report = found.evaluate(test, k=5)
+    assert report.ap > 40
+    assert len(report.classes) == 8
+    assert found.facts["validation AP@5"] == round(found.evaluate(valid, k=5).ap, 2)
+    found.model.save(tmp_path / "model")
+    texts = test.column("text")[:5]
+    assert torch.equal(
+        load(tmp_path / "model").encode("text", texts), found.model.encode("text", texts)
+    )
+
+
+def test_neighbours_help_where_pictures_are_noisy() -> None:
+    training, valid, test = birds()
+    alone, together = (
+        train_zero_shot(training, valid, ZeroShotOptions(**{**vars(SMALL), "neighbours": (n,)}))
+        for n in (1, 4)
+    )
+    assert together.neighbours == 4
+    assert together.evaluate(test, k=5).ap > alone.evaluate(test, k=5).ap
+    x = test.column("image")[::3]
+    torch.testing.assert_close(
+        together.candidates(x),
+        mean_of_neighbours(
+            alone.model.encode("image", x), together.relatives(torch.from_numpy(x)), neighbours=4
+        ),
+    )
+
+
+def test_a_picture_with_several_captions_is_one_candidate() -> None:
+    training, valid, test = birds()
+    model = train_zero_shot(training, valid, SMALL).model
+    assert test.label is not None
+    labels = np.unique(test.label, return_inverse=True)[1]
+    expected = class_average_precision(
+        model.encode("text", test.column("text")),
+        labels,
+        model.encode("image", test.column("image")[::3]),
+        labels[::3],
+        k=5,
+    )
+    assert evaluate_zero_shot(model, test, k=5).ap == pytest.approx(expected)
+    front_ends = {"text": TfidfVectoriser(min_count=3).fit(training.column("text")[:])}
+    features = PairFeatures(test, front_ends)
+    assert validation_precision(model, features, k=5) >= 0
+    bare = PairFeatures(Pairs({n: test.column(n) for n in test.names}), front_ends)
+    with pytest.raises(InputError, match="no labels"):
+        validation_precision(model, bare)
+
+
+@pytest.mark.parametrize("preset", ["cub-cnn", "cub-crnn"])
+def test_word_towers_train_and_are_saved(preset: str, tmp_path: Path) -> None:
+    training, valid, _ = birds(classes=24, images=4)
+    settings = Settings.preset(preset, dim=8, hidden_x=[16], max_epochs=2, batch_size=16)
+    trained = train(settings, training, valid, progress=False)
+    scores = [record["score"] for record in trained.history]
+    features = PairFeatures(valid, trained.model.front_ends)
+    assert max(scores) == pytest.approx(validation_precision(trained.model, features))
+    trained.model.save(tmp_path / "model")
+    texts = valid.column("text")[:5]
+    assert torch.equal(
+        load(tmp_path / "model").encode("text", texts), trained.model.encode("text", texts)
+    )
+
+
+def test_features_know_labels_and_groups() -> None:
+    training, valid, _ = birds(classes=24, images=4)
+    front_ends = {"text": TfidfVectoriser(min_count=1).fit(training.column("text")[:])}
+    whole = both(PairFeatures(training, front_ends), PairFeatures(valid, front_ends))
+    rows = np.array([0, 1, 5, len(whole) - 1])
+    assert training.label is not None
+    assert valid.label is not None
+    names = np.concatenate((training.label, valid.label))
+    labels = whole.labels(slice(None))
+    assert labels is not None
+    assert np.array_equal(np.unique(names)[labels], names)
+    some = whole.labels(rows)
+    assert some is not None
+    assert torch.equal(some, labels[rows])
+    assert whole.groups is not None
+    assert len(np.unique(whole.groups)) == len(whole) // 3
+    unlabelled = Pairs({n: valid.column(n) for n in valid.names}, group=valid.group)
+    by_group = PairFeatures(unlabelled, front_ends)
+    assert by_group.labels(np.array([0, 1, 3])) is not None
+    bare = PairFeatures(Pairs({n: valid.column(n) for n in valid.names}), front_ends)
+    assert bare.labels(rows[:2]) is None
+
+
+def test_what_cannot_be_is_refused() -> None:
+    training, valid, _ = birds(classes=24, images=4)
+    bare = Pairs({n: valid.column(n) for n in valid.names})
+    with pytest.raises(InputError, match="no labels"):
+        train_zero_shot(training, bare, SMALL)
+    with pytest.raises(InputError, match="2 classes"):
+        train_zero_shot(training[:3], valid, SMALL)
+    model = train_zero_shot(training, valid, SMALL).model
+    other = Pairs({"photo": valid.column("image"), "text": valid.column("text")}, label=valid.label)
+    with pytest.raises(InputError, match="photo"):
+        evaluate_zero_shot(model, other)
