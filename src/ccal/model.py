@@ -258,6 +258,7 @@ class DualEncoder(nn.Module):
 def load(folder: str | os.PathLike[str]) -> DualEncoder:
     """Read a model that `DualEncoder.save` wrote; in evaluation mode, without pickle."""
     import ccal.data  # noqa: F401 - registers the front ends
+
     safetensors = require("safetensors.torch", extra="save", purpose="Loading a model")
     source = Path(folder)
     if not (source / _CONFIG).is_file():
