@@ -1,0 +1,233 @@
+"""From tunes to a store: rendered by several processes, resumed where it was broken off."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from ccal.data.music.abc import Tune
+from ccal.data.music.duplicates import melody_groups
+from ccal.data.music.rendering import MusicSettings, RenderedTune
+from ccal.data.music.store import ARRAYS, FORMAT, MANIFEST, SheetAudioStore, file_digest
+from ccal.data.music.worker import Worker, read_part, wait_for, write_part
+from ccal.errors import CcalError, InputError
+from ccal.files import write_atomically
+
+__all__ = ["build_store"]
+
+_PARTS = "parts"
+
+
+@dataclass
+class _Outcome:
+    """Reasons of the tunes that failed, by key, and the seconds of each stage in all."""
+
+    failed: dict[str, str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def build_store(
+    tunes: Sequence[Tune],
+    folder: str | PathLike[str],
+    settings: MusicSettings | None = None,
+    *,
+    processes: int = 2,
+    progress: Callable[[int, int], None] | None = None,
+) -> SheetAudioStore:
+    """Render tunes into a folder, or open what is already there.
+
+    Each tune is kept by its content and the settings: broken-off work goes on where it was, and a
+    store of other tunes in the same folder is replaced, but what both have in common is not
+    rendered again. A tune that cannot be rendered is left out, and `store.skipped` says why.
+    `progress` is called with the number of tunes done and their total.
+    """
+    settings = settings or MusicSettings()
+    if not tunes:
+        raise InputError("there are no tunes to render.")
+    if processes < 1:
+        raise InputError(f"processes must be 1 or more, got {processes}.")
+    where = Path(fspath(folder))
+    if where.exists() and not where.is_dir():
+        raise InputError(f"the store must be a folder, and {str(where)!r} is a file.")
+    look = settings.digest()
+    keys = [_hash([look, tune.abc]) for tune in tunes]
+    names = [(tune.name, tune.source) for tune in tunes]
+    about = {
+        "hash": _hash([look, keys, names]),
+        "settings_hash": look,
+        "sources_hash": _hash([tune.abc for tune in tunes]),
+        "settings": asdict(settings),
+    }
+    where.mkdir(parents=True, exist_ok=True)
+    with _alone(where):
+        old = SheetAudioStore(where) if (where / MANIFEST).exists() else None
+        if old is not None and old.manifest["hash"] == about["hash"]:
+            return old
+        parts = where / _PARTS
+        parts.mkdir(exist_ok=True)
+        if old is not None:
+            _keep(old, set(keys), parts)
+        outcome = _render(dict(zip(keys, tunes, strict=True)), parts, settings, processes, progress)
+        _write(tunes, keys, where, outcome, about)
+    return SheetAudioStore(where)
+
+
+def _hash(parts: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+@contextmanager
+def _alone(where: Path) -> Iterator[None]:
+    """Keep other builders out of the folder."""
+    # Not everywhere; but then there is no fork either, and nothing to build with.
+    import fcntl
+
+    with (where / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise CcalError(f"another process is building the store {str(where)!r}.") from error
+        yield
+
+
+def _keep(old: SheetAudioStore, keys: set[str], parts: Path) -> None:
+    """Take the tunes of an older store that are wanted again."""
+    for number, tune in enumerate(old.tunes):
+        if tune.key in keys and not (parts / f"{tune.key}.npz").exists():
+            write_part(parts / f"{tune.key}.npz", old.tune(number))
+
+
+def _render(
+    wanted: dict[str, Tune],
+    parts: Path,
+    settings: MusicSettings,
+    processes: int,
+    progress: Callable[[int, int], None] | None,
+) -> _Outcome:
+    """Make the files of the tunes that have none yet."""
+    outcome = _Outcome()
+    waiting = deque(key for key in wanted if not (parts / f"{key}.npz").exists())
+    done = len(wanted) - len(waiting)
+    busy: dict[Worker, str] = {}
+    idle = [Worker(settings) for _ in range(min(processes, len(waiting)))]
+    try:
+        while waiting or busy:
+            while waiting and idle:
+                worker, key = idle.pop(), waiting.popleft()
+                busy[worker] = key
+                worker.start(wanted[key].abc, parts / f"{key}.npz")
+            for worker, answer in _answers(list(busy)):
+                _note(outcome, busy.pop(worker), answer)
+                idle.append(worker)
+                done += 1
+                if progress is not None:
+                    progress(done, len(wanted))
+    finally:
+        for worker in (*idle, *busy):
+            worker.stop()
+    return outcome
+
+
+def _answers(busy: list[Worker]) -> list[tuple[Worker, dict[str, Any]]]:
+    """Workers with what they say, once there are any; one that is late says nothing any more."""
+    while True:
+        answers = [(worker, worker.take()) for worker in wait_for(busy, 1.0)]
+        late = [worker for worker in busy if worker.late] if not answers else []
+        for worker in late:
+            worker.stop()
+            answers.append((worker, {"error": "the process that rendered it did not come back."}))
+        if answers:
+            return answers
+
+
+def _note(outcome: _Outcome, key: str, answer: dict[str, Any]) -> None:
+    if "fatal" in answer:
+        raise CcalError(answer["fatal"])
+    if "error" in answer:
+        outcome.failed[key] = str(answer["error"])
+    for stage, seconds in answer.get("seconds", {}).items():
+        outcome.seconds[stage] = outcome.seconds.get(stage, 0.0) + float(seconds)
+
+
+def _write(
+    tunes: Sequence[Tune],
+    keys: list[str],
+    where: Path,
+    outcome: _Outcome,
+    about: dict[str, Any],
+) -> None:
+    """Put the parts together; the manifest last, then remove what is no longer needed."""
+    good = [(tune, key) for tune, key in zip(tunes, keys, strict=True) if key not in outcome.failed]
+    skipped = [
+        (tune.title, outcome.failed[key])
+        for tune, key in zip(tunes, keys, strict=True)
+        if key in outcome.failed
+    ]
+    if not good:
+        raise InputError(
+            f"none of {len(tunes)} tunes could be rendered; the first, {skipped[0][0]}: "
+            f"{skipped[0][1]}"
+        )
+    sizes: list[dict[str, int]] = []
+    melodies = []
+
+    def parts() -> Iterator[RenderedTune]:
+        for _, key in good:
+            yield _part(where / _PARTS / f"{key}.npz")
+
+    for part in parts():
+        sizes.append({name: len(getattr(part, name)) for name in ARRAYS})
+        melodies.append((part.onsets["pitch"].copy(), part.onsets["tick"].copy()))
+    files = {}
+    for name in ARRAYS:
+        rows = sum(size[name] for size in sizes)
+        path = where / f"{name}-{about['hash'][:12]}.npy"
+        _write_array(path, name, rows, (getattr(part, name) for part in parts()))
+        files[name] = {
+            "name": path.name,
+            "bytes": path.stat().st_size,
+            "sha256": file_digest(path),
+        }
+    entries = [
+        {"name": tune.name, "source": tune.source, "key": key, "group": group, **size}
+        for (tune, key), group, size in zip(good, melody_groups(melodies), sizes, strict=True)
+    ]
+    manifest = {"format": FORMAT, **about, "seconds": outcome.seconds, "files": files}
+    manifest |= {"skipped": skipped, "tunes": entries}
+    write_atomically(where / MANIFEST, json.dumps(manifest, indent=1).encode())
+    shutil.rmtree(where / _PARTS)
+    for path in where.glob("*.npy"):
+        if path.name not in {entry["name"] for entry in files.values()}:
+            with suppress(OSError):
+                path.unlink()
+
+
+def _part(path: Path) -> RenderedTune:
+    try:
+        return read_part(path)
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+        raise InputError(
+            f"the half-built store has a damaged file, {str(path)!r} ({error}); delete the file "
+            "and build again."
+        ) from error
+
+
+def _write_array(path: Path, name: str, rows: int, pieces: Iterable[np.ndarray[Any, Any]]) -> None:
+    dtype, rest = ARRAYS[name]
+    array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=(rows, *rest))
+    row = 0
+    for piece in pieces:
+        array[row : row + len(piece)] = piece
+        row += len(piece)
+    array.flush()

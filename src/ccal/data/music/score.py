@@ -1,0 +1,139 @@
+"""A tune as notes in bars, with the moment and the pitch at which each sounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+__all__ = ["Bar", "Note", "Pitch", "Score", "Sounding", "Tuplet"]
+
+_SEMITONES = {"c": 0, "d": 2, "e": 4, "f": 5, "g": 7, "a": 9, "b": 11}
+
+
+@dataclass(frozen=True)
+class Pitch:
+    """A note head: `alter` is how it sounds (semitones), `written` the sign before it, if any.
+
+    `tied` says that it goes on in the next note without a new attack.
+    """
+
+    step: str
+    octave: int
+    alter: int
+    written: int | None = None
+    tied: bool = False
+
+    @property
+    def midi(self) -> int:
+        """Number of the key; 60 is middle c.
+
+        >>> Pitch("c", 4, alter=1).midi
+        61
+        """
+        return 12 * (self.octave + 1) + _SEMITONES[self.step] + self.alter
+
+
+@dataclass(frozen=True)
+class Tuplet:
+    """`count` notes in the time of `time_of`; `number` tells one from the next."""
+
+    number: int
+    count: int
+    time_of: int
+
+
+@dataclass(frozen=True)
+class Note:
+    """Pitches of one stem, none for a rest.
+
+    `length` is the written one in whole notes; a note of a `tuplet` sounds for a part of it.
+    `joined` says that no space parts it from the note before (one beam).
+    """
+
+    pitches: tuple[Pitch, ...]
+    length: Fraction
+    tuplet: Tuplet | None = None
+    joined: bool = False
+
+    @property
+    def quarters(self) -> Fraction:
+        """How long it sounds, in quarter notes."""
+        if self.tuplet is None:
+            return 4 * self.length
+        return 4 * self.length * self.tuplet.time_of / self.tuplet.count
+
+
+@dataclass
+class Bar:
+    """Notes up to a bar line, which is not drawn if `open`; what is not None changes before them.
+
+    `fifths` counts the sharps of a signature, or flats if negative; `metre` is such as "6/8", "C".
+    """
+
+    notes: list[Note] = field(default_factory=list)
+    fifths: int | None = None
+    metre: str | None = None
+    open: bool = False
+
+
+@dataclass(frozen=True)
+class Sounding:
+    """One key held down: `start` and `length` in quarter notes."""
+
+    start: Fraction
+    length: Fraction
+    midi: int
+
+
+@dataclass(frozen=True)
+class Score:
+    """The bars of one voice."""
+
+    bars: list[Bar]
+
+    def notes(self) -> Iterator[tuple[Fraction, Note]]:
+        """Each note and rest, with its start in quarter notes, in order."""
+        now = Fraction(0)
+        for bar in self.bars:
+            for note in bar.notes:
+                yield now, note
+                now += note.quarters
+
+    def sounding(self) -> list[Sounding]:
+        """All that is heard, tied notes as one, in order of start.
+
+        >>> held = Note((Pitch("c", 5, 0, tied=True),), Fraction(1, 4))
+        >>> end = Note((Pitch("c", 5, 0),), Fraction(1, 8))
+        >>> [(str(sound.length), sound.midi) for sound in Score([Bar([held, end])]).sounding()]
+        [('3/2', 72)]
+        """
+        result: list[Sounding] = []
+        held: dict[int, int] = {}
+        for start, note in self.notes():
+            length = note.quarters
+            still: dict[int, int] = {}
+            for pitch in note.pitches:
+                place = held.get(pitch.midi)
+                if place is None:
+                    place = len(result)
+                    result.append(Sounding(start, length, pitch.midi))
+                else:
+                    before = result[place]
+                    result[place] = Sounding(before.start, before.length + length, pitch.midi)
+                if pitch.tied:
+                    still[pitch.midi] = place
+            held = still
+        return result
+
+    def attacks(self) -> list[tuple[Fraction, int]]:
+        """The onsets: start in quarter notes and number of the note (rests counted) that has them.
+
+        A note whose every pitch is tied over from the one before has no onset.
+        """
+        starts = {sound.start for sound in self.sounding()}
+        return [
+            (start, number)
+            for number, (start, note) in enumerate(self.notes())
+            if note.pitches and start in starts
+        ]

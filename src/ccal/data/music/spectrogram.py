@@ -1,0 +1,102 @@
+"""The paper's spectrogram: 136 bins of logarithmic frequency, 31.25 frames a second."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from ccal.data.music.resampling import resample
+from ccal.errors import InputError
+
+__all__ = ["BINS", "FRAME_RATE", "SAMPLE_RATE", "filter_bank", "spectrogram"]
+
+SAMPLE_RATE, FRAME_RATE, BINS = 22050, 31.25, 136
+_WINDOW, _BANDS_PER_OCTAVE, _LOWEST, _HIGHEST, _TUNING = 2048, 24, 30.0, 8000.0, 440.0
+# Frames of one pass; long recordings would need gigabytes at once.
+_CHUNK = 2048
+
+
+def spectrogram(signal: ArrayLike | Tensor, sample_rate: int = SAMPLE_RATE) -> Tensor:
+    """Log-frequency spectrogram (frames, 136) of a signal (n,) or (n, channels), float32.
+
+    Channels are averaged and other rates resampled to 22.05 kHz. Frame i is centred on second
+    i / 31.25, rounded to a sample: a Hann window of 2,048 samples, with silence beyond both ends.
+    Its magnitudes are averaged by triangular filters, 24 an octave from 30 to 8,000 Hz, and x
+    becomes log10(1 + x). Floats are expected within -1 and 1; integers are scaled to that.
+
+    >>> spectrogram(np.zeros(22050)).shape
+    torch.Size([32, 136])
+    """
+    mono = resample(_mono(signal), _rate(sample_rate), SAMPLE_RATE)
+    hop = SAMPLE_RATE / FRAME_RATE
+    frames = math.ceil(len(mono) / hop)
+    starts = torch.tensor([round(i * hop) for i in range(frames)])
+    padded = torch.nn.functional.pad(mono, (_WINDOW // 2, _WINDOW))
+    window = torch.hann_window(_WINDOW, periodic=False, dtype=torch.float32)
+    windows, filters = padded.unfold(0, _WINDOW, 1), torch.from_numpy(filter_bank())
+    result = torch.empty(frames, BINS)
+    for first in range(0, frames, _CHUNK):
+        part = windows[starts[first : first + _CHUNK]] * window
+        # The bin at half the sample rate belongs to no filter.
+        magnitudes = torch.fft.rfft(part).abs()[:, : _WINDOW // 2]
+        result[first : first + _CHUNK] = torch.log10(1 + magnitudes @ filters)
+    return result
+
+
+@lru_cache(maxsize=1)
+def filter_bank() -> NDArray[np.float32]:
+    """Triangular filters as columns (1024, 136), each of sum 1.
+
+    Their corners are the Fourier bins nearest to the frequencies 440 Hz * 2^(i/24), each bin once:
+    where the Fourier transform resolves less than 24 bands an octave, there are fewer.
+    """
+    low = math.ceil(_BANDS_PER_OCTAVE * math.log2(_LOWEST / _TUNING))
+    high = math.floor(_BANDS_PER_OCTAVE * math.log2(_HIGHEST / _TUNING))
+    frequencies = _TUNING * 2.0 ** (np.arange(low, high + 1) / _BANDS_PER_OCTAVE)
+    corners = np.unique(np.rint(frequencies * _WINDOW / SAMPLE_RATE).astype(np.int64))
+    bank = np.zeros((_WINDOW // 2, len(corners) - 2))
+    for band, (left, centre, right) in enumerate(
+        zip(corners[:-2], corners[1:-1], corners[2:], strict=True)
+    ):
+        bank[left:centre, band] = np.arange(centre - left) / (centre - left)
+        bank[centre:right, band] = 1 - np.arange(right - centre) / (right - centre)
+    return np.asarray(bank / bank.sum(axis=0), dtype=np.float32)
+
+
+def _rate(sample_rate: int) -> int:
+    if int(sample_rate) != sample_rate or not 1000 <= sample_rate <= 768_000:
+        raise InputError(
+            f"sample_rate must be a whole number from 1,000 to 768,000 Hz, got {sample_rate}."
+        )
+    return int(sample_rate)
+
+
+def _mono(signal: ArrayLike | Tensor) -> Tensor:
+    array = signal.detach().cpu().numpy() if isinstance(signal, Tensor) else np.asarray(signal)
+    if array.ndim not in (1, 2) or array.dtype.kind not in "fiu" or 0 in array.shape[1:]:
+        raise InputError(
+            f"expected audio (n,) or (n, channels) of numbers, got {array.shape} of {array.dtype}."
+        )
+    if array.ndim == 2 and array.shape[1] > max(array.shape[0], 8):
+        raise InputError(
+            f"audio must be (n, channels), but {array.shape} has {array.shape[1]} channels; "
+            "transpose it."
+        )
+    if array.shape[0] == 0:
+        raise InputError("the audio is empty.")
+    values = array.astype(np.float32)
+    if array.dtype.kind in "iu":
+        limits = np.iinfo(array.dtype)
+        middle = (limits.max + limits.min + 1) / 2
+        values = ((array - middle) / (limits.max - middle + 1)).astype(np.float32)
+    if values.ndim == 2:
+        values = values.mean(axis=1)
+    bad = int((~np.isfinite(values)).sum())
+    if bad:
+        raise InputError(f"the audio has {bad:,} samples that are not finite (NaN or infinite).")
+    return torch.from_numpy(np.ascontiguousarray(values))
