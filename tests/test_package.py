@@ -15,6 +15,7 @@ import ccal.encoders
 import ccal.evaluation
 import ccal.losses
 import ccal.reports
+import ccal.retrieval
 import ccal.training
 
 ROOT = Path(__file__).parents[1]
@@ -28,6 +29,7 @@ MODULES = [
     ccal.evaluation,
     ccal.losses,
     ccal.reports,
+    ccal.retrieval,
     ccal.training,
 ]
 ALIASES = {"Ties", "Method", "METHODS", "PRESETS"}  # they have no docstring of their own

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ccal.errors import CcalError, InputError, NotFittedError, SmallBatchWarning
     from ccal.losses import InfoNCELoss, PairwiseRankingLoss, SigmoidLoss, TraceNormLoss
     from ccal.model import DualEncoder, load
+    from ccal.retrieval import Index
     from ccal.training import Settings, evaluate, fit, train
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "CCALayer",
     "CcalError",
     "DualEncoder",
+    "Index",
     "InfoNCELoss",
     "InputError",
     "NotFittedError",
@@ -44,6 +46,7 @@ _HOMES = {
     "ccal.errors": ("CcalError", "InputError", "NotFittedError", "SmallBatchWarning"),
     "ccal.losses": ("InfoNCELoss", "PairwiseRankingLoss", "SigmoidLoss", "TraceNormLoss"),
     "ccal.model": ("DualEncoder", "load"),
+    "ccal.retrieval": ("Index",),
     "ccal.training": ("Settings", "evaluate", "fit", "train"),
 }
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ccal.cli import compare, encode, evaluate, info, train
+from ccal.cli import compare, encode, evaluate, index, info, search, train
 from ccal.cli.console import quiet_errors, warn_plainly
 
 __all__ = ["app"]
@@ -70,7 +70,7 @@ def ccal(
     """
 
 
-for _module in (train, evaluate, compare, encode, info):
+for _module in (train, evaluate, compare, encode, index, search, info):
     app.command(_module.NAME)(_module.command)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ccal.model import DualEncoder
 
-__all__ = ["NAME", "command"]
+__all__ = ["NAME", "command", "read_items"]
 
 NAME = "encode"
 _CHUNK = 4096
@@ -73,7 +73,7 @@ def command(
     names = opened.found["modalities"]
     if modality not in names:
         raise InputError(f"{opened.path} joins {' and '.join(names)}; it has no {modality!r}.")
-    items = _items(source, column, key)
+    items = read_items(source, column, key)
     model = opened.model()
     rows, features = _write(model, modality, items, out)
     more = features - model.dim
@@ -81,7 +81,7 @@ def command(
     note(f"Wrote {out}: {rows:,} embeddings of {features} features{hubs}")
 
 
-def _items(source: Path, column: str | None, key: str | None) -> NDArray[Any] | list[str]:
+def read_items(source: Path, column: str | None, key: str | None) -> NDArray[Any] | list[str]:
     """Feature rows or texts."""
     from ccal.data import find_bad_rows, load_array
     from ccal.data.images.scan import SUFFIXES

@@ -1,0 +1,207 @@
+"""`ccal search`: a query in, its nearest items out."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ccal.cli.index import is_image, open_model
+from ccal.errors import InputError
+
+if TYPE_CHECKING:
+    from ccal.model import DualEncoder
+    from ccal.retrieval import Hit, Index
+
+__all__ = ["NAME", "command", "parse_filters"]
+
+NAME = "search"
+_FILTER = re.compile(r"([^<>=]+)(>=|<=|>|<|=)(.*)", re.DOTALL)
+
+
+def command(
+    location: Annotated[
+        str, typer.Argument(metavar="LOCATION", help="What `ccal index` wrote to.")
+    ],
+    query: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="QUERY",
+            show_default=False,
+            help="Words, an image file, a .txt file with a query a line, `-` for lines from stdin, "
+            "or a .npy file: of embeddings, or of features with `--modality`.",
+        ),
+    ] = None,
+    like: Annotated[
+        str | None, typer.Option(metavar="ID", help="Search by an item of the index instead.")
+    ] = None,
+    modality: Annotated[
+        str | None, typer.Option("--modality", "-m", help="What the query is, if it is not clear.")
+    ] = None,
+    k: Annotated[int, typer.Option("--k", "-k", min=1, help="How many items to find.")] = 10,
+    within: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODALITY",
+            show_default="the other modality",
+            help="Which items to search among.",
+        ),
+    ] = None,
+    filters: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--filter",
+            metavar="KEY=VALUE",
+            help="Only items with such metadata: `colour=red`, `colour=red,blue` for any of them, "
+            '`"year>=1990"`, `bird.name=robin` for nested ones; all of several must hold.',
+        ),
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            show_default="where it was when the index was made",
+            help="Where the model is.",
+        ),
+    ] = None,
+    exact: Annotated[bool, typer.Option("--exact", help="No approximation.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
+) -> None:
+    """Find the items of an index that are nearest to a query, the best first.
+
+    Examples:
+
+    `ccal search photos.index "a small yellow bird" --filter "year>=1990"`
+
+    `ccal search photos.index robin.jpg --k 5 --json`
+
+    `ccal search photos.index --like photos/1.jpg --within image`
+    """
+    from ccal.retrieval import Index
+
+    if (query is None) == (like is None):
+        raise InputError('Give one QUERY, such as "a small yellow bird", or --like ID.')
+    options: dict[str, Any] = {"k": k, "within": within, "exact": exact}
+    options["where"] = parse_filters(filters or [])
+    with Index.open(location) as index:
+        if like is not None:
+            answers: list[tuple[str, list[Hit]]] = [(like, index.search_like(like, **options))]
+            several = False
+        else:
+            assert query is not None
+            answers, several = _answers(index, query, modality, model, options)
+    if as_json:
+        found = [{"query": name, "hits": [asdict(hit) for hit in hits]} for name, hits in answers]
+        print(json.dumps(found if several else found[0], indent=1))
+        return
+    for number, (name, hits) in enumerate(answers):
+        if several:
+            print(f"{'' if number == 0 else chr(10)}{name}")
+        print("\n".join(_table(hits)) if hits else "nothing found")
+
+
+def parse_filters(texts: list[str]) -> dict[str, Any]:
+    """Conditions as `Index.search` takes them.
+
+    >>> parse_filters(["colour=red,blue", "year>=1990", "year<2000"])
+    {'colour': ['red', 'blue'], 'year': {'>=': 1990, '<': 2000}}
+    """
+    where: dict[str, Any] = {}
+    for text in texts:
+        match = _FILTER.fullmatch(text)
+        if match is None:
+            raise InputError(f"--filter {text}: expected KEY=VALUE, KEY>=VALUE or the like.")
+        key, sign, value = match.group(1).strip(), match.group(2), match.group(3).strip()
+        values = [_value(part) for part in value.split(",")]
+        before = where.setdefault(key, [] if sign == "=" else {})
+        if sign == "=" and isinstance(before, list):
+            before += values
+        elif sign != "=" and isinstance(before, dict) and len(values) == 1:
+            before[sign] = values[0]
+        else:
+            raise InputError(f"--filter {text}: a key takes values or one range, not both.")
+    return where
+
+
+def _answers(
+    index: Index, query: str, modality: str | None, folder: Path | None, options: dict[str, Any]
+) -> tuple[list[tuple[str, list[Hit]]], bool]:
+    """Queries by name with their hits, and whether there may be several."""
+    from ccal.cli.encode import read_items
+
+    path = Path(query)
+    is_array = path.suffix.lower() == ".npy" and path.is_file()
+    items: Any = [query]
+    several = query == "-" or (path.suffix.lower() in (".npy", ".txt") and path.is_file())
+    if several:
+        items = read_items(path, None, None)
+    names = [f"row {n}" for n in range(len(items))] if is_array else items
+    if is_array and modality is None:
+        return list(zip(names, index.search_vectors(items, **options), strict=True)), True
+    model = _bound_model(index, folder)
+    if modality is None:
+        modality = _guess(model, query)
+    found = index.search(**{modality: items}, **options)
+    return list(zip(names, found, strict=True)), several
+
+
+def _bound_model(index: Index, folder: Path | None) -> DualEncoder:
+    """The model that is given, or that the index remembers; it must be the index's own."""
+    stored = index.binding.model_folder
+    if folder is None and stored is None:
+        raise InputError(
+            f"{index.stats().location} does not know where its model is; say it with --model RUN."
+        )
+    if folder is None and not Path(str(stored)).is_dir():
+        raise InputError(f"The model was in {stored}, which is gone; say where with --model RUN.")
+    model = open_model(folder or Path(str(stored)))
+    index.bind(model)
+    return model
+
+
+def _guess(model: DualEncoder, query: str) -> str:
+    """The modality of a query: images by their files, words by the front end that reads them."""
+    from ccal.data.images.scan import SUFFIXES
+
+    path = Path(query)
+    image = path.suffix.lower() in SUFFIXES and path.is_file()
+    fitting = [name for name in model.front_ends if is_image(model, name) == image]
+    if len(fitting) != 1:
+        what = "an image" if image else "words"
+        x, y = model.modalities
+        raise InputError(
+            f"{query!r} is {what}, and {'several modalities' if fitting else 'neither modality'} "
+            f"of this model takes that; say which with --modality {x} or --modality {y}."
+        )
+    return fitting[0]
+
+
+def _table(hits: list[Hit]) -> list[str]:
+    """Rank, score, id, and what else is known, in aligned columns."""
+    rows = [["rank", "score", "id", ""]]
+    for rank, hit in enumerate(hits, start=1):
+        facts = [f"{key}={_shown(value)}" for key, value in hit.metadata.items()]
+        file = [hit.file] if hit.file and hit.file != hit.id else []
+        rows.append([str(rank), f"{hit.score:.4f}", hit.id, "  ".join([*file, *facts])])
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return [
+        f"{rank:>{widths[0]}}  {score:>{widths[1]}}  {id:<{widths[2]}}  {rest}".rstrip()
+        for rank, score, id, rest in rows
+    ]
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _value(text: str) -> Any:
+    """A number, true, false, null, text in quotes, or text as it is."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return text if isinstance(value, list | dict) else value

@@ -1,0 +1,29 @@
+"""Retrieval: an index that belongs to its model.
+
+index        Index: build, open, add, remove, update, search
+searching    the half of Index that only asks
+items        what goes in (Item) and what comes out (Hit, Stats)
+filters      conditions on metadata
+fingerprint  the hash that binds an index to its model
+embedding    raw items and vectors as unit rows
+home         where an index lives: which one a location means
+embedded     the folder: SQLite holds the truth, memory-mapped files answer
+postgres     the database, by pgvector
+errors       an index that is damaged, in use, or of another model
+"""
+
+from ccal.retrieval.errors import DamagedIndexError, IndexInUseError, OtherModelError
+from ccal.retrieval.fingerprint import fingerprint
+from ccal.retrieval.index import Index
+from ccal.retrieval.items import Hit, Item, Stats
+
+__all__ = [
+    "DamagedIndexError",
+    "Hit",
+    "Index",
+    "IndexInUseError",
+    "Item",
+    "OtherModelError",
+    "Stats",
+    "fingerprint",
+]

@@ -1,0 +1,317 @@
+"""EmbeddedHome: an index in a folder."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+
+from ccal.errors import CcalError, InputError
+from ccal.retrieval.embedded import places, sealing
+from ccal.retrieval.embedded.lock import WriterLock
+from ccal.retrieval.embedded.ranking import ranked
+from ccal.retrieval.embedded.segments import BadSegmentError, Segment
+from ccal.retrieval.embedded.snapshot import Snapshot
+from ccal.retrieval.embedded.truth import Truth
+from ccal.retrieval.errors import DamagedIndexError, IndexInUseError, OtherModelError
+from ccal.retrieval.filters import Condition
+from ccal.retrieval.home import Batches, Vectors
+from ccal.retrieval.items import Binding, Change, Hit, Item
+
+__all__ = ["EmbeddedHome"]
+
+
+class EmbeddedHome:
+    """A folder: truth.sqlite, writer.lock and segment files. See `ccal.retrieval.home.Home`.
+
+    The first change takes the writer's lock, `close` gives it back. Threads may share one.
+    """
+
+    kind = "embedded"
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.location = folder, str(folder)
+        self._guard = threading.RLock()
+        self._lock = WriterLock(folder / places.LOCK)
+        self._truth = Truth(folder / places.TRUTH)
+        self._binding: Binding | None = None
+        self._snapshot: Snapshot | None = None
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Open an index that exists; looks at the headers of its files, which takes no time."""
+        if not (folder / places.TRUTH).is_file():
+            problem = (
+                "there is no such folder" if not folder.exists() else f"no {places.TRUTH} in it"
+            )
+            raise InputError(f"{folder} is no index: {problem}. Make one with Index.build.")
+        home = cls(folder)
+        try:
+            if not home._truth.is_complete():
+                raise InputError(
+                    f"{folder} is a half-written index: building it was interrupted, and nothing "
+                    "of it counts. Build it again."
+                )
+            home._read_binding()
+            home._check_headers()
+        except BaseException:
+            home.close()
+            raise
+        return home
+
+    @classmethod
+    def create(cls, folder: Path, binding: Binding, batches: Batches, *, replace: bool) -> Self:
+        """Build an index in one transaction, in a folder that is new, empty, or to be replaced."""
+        fresh = places.prepare(folder)
+        home = cls._begin(folder, replace)
+        try:
+            with home._truth.writing():
+                if home._truth.is_complete():
+                    home._clear(replace)
+                else:
+                    home._truth.create()
+                home._truth.set("binding", binding.to_json())
+                for items, vectors in batches:
+                    home._truth.insert(items, vectors.astype(binding.dtype))
+            home._binding = binding
+            home._after_change(always=True)
+        except BaseException:
+            # Before the lock is free, so that nobody else's index is discarded.
+            with suppress(CcalError):
+                if not home._truth.is_complete():
+                    places.discard(folder, fresh)
+            home.close()
+            raise
+        return home
+
+    @property
+    def binding(self) -> Binding:
+        """The model the index belongs to."""
+        assert self._binding is not None  # set by open and create
+        return self._binding
+
+    def insert(self, batches: Batches) -> int:
+        """Add items, all or none."""
+        count = 0
+        with self._changing():
+            for items, vectors in batches:
+                self._truth.insert(items, vectors.astype(self.binding.dtype))
+                count += len(items)
+        return count
+
+    def remove(self, ids: Sequence[str]) -> None:
+        """Take items out, all or none."""
+        with self._changing():
+            self._truth.delete(self._truth.rows(ids))
+
+    def change(self, changes: Sequence[Change], vectors: Vectors | None) -> None:
+        """Give items new content, all or none."""
+        with self._changing():
+            rows = self._truth.rows([change.id for change in changes])
+            self._truth.describe(rows, changes)
+            if vectors is not None:
+                self._truth.move(rows, vectors.astype(self.binding.dtype))
+
+    def search(
+        self,
+        queries: Vectors,
+        modalities: Sequence[str],
+        k: int,
+        where: Sequence[Condition],
+        exact: bool,
+    ) -> list[list[Hit]]:
+        """The k nearest of each query, from one state of the index."""
+        asked = torch.from_numpy(queries)
+        with self._guard:
+            # Damage that appears later is answered from the truth, and repaired the next time.
+            if self._snapshot is None or self._snapshot.damaged:
+                self._repair()
+            with self._truth.reading():
+                parts = self._current().parts
+                found = []
+                for modality in modalities:
+                    matching = self._truth.matching(modality, where) if where else None
+                    for part in parts.get(modality, ()):
+                        found.append(part.nearest(asked, k, matching, exact))
+                return ranked(found, len(queries), k, self._truth.facts)
+
+    def items(self, ids: Sequence[str]) -> list[Item]:
+        """Items by id."""
+        with self._guard, self._truth.reading():
+            rows = self._truth.rows(ids)
+            known = self._truth.items(rows)
+            return [known[row] for row in rows]
+
+    def vectors(self, ids: Sequence[str]) -> Vectors:
+        """Vectors by id, as the truth has them."""
+        with self._guard, self._truth.reading():
+            wanted = self._truth.rows(ids)
+            rows, vectors = self._truth.vectors_of(wanted, self.binding.dim, self.binding.dtype)
+            places = np.searchsorted(rows, wanted)
+            return vectors[places].astype(np.float32)
+
+    def ids(self, modality: str | None) -> list[str]:
+        """All ids, in the order they came."""
+        sql = "SELECT id FROM items WHERE coalesce(modality = ?, 1) ORDER BY row"
+        with self._guard:
+            return [id for (id,) in self._truth.query(sql, [modality])]
+
+    def counts(self) -> dict[str, int]:
+        """Items of each modality."""
+        with self._guard:
+            return self._truth.counts()
+
+    def next_number(self) -> int:
+        """A number that no item had before."""
+        with self._guard:
+            return self._truth.last_row() + 1
+
+    def details(self) -> dict[str, Any]:
+        """Segments, rows outside of them, rows removed from them, bytes on disk."""
+        with self._guard, self._truth.reading():
+            known = sealing.entries(self._truth)
+            sealed = int(self._truth.get("sealed"))
+            ((waiting,),) = self._truth.query("SELECT count(*) FROM items WHERE row > ?", [sealed])
+            ((removed,),) = self._truth.query("SELECT count(*) FROM removed")
+        return {
+            "segments": len(known),
+            "approximate": sum(entry.approximate is not None for entry in known),
+            "waiting": waiting,
+            "removed": removed,
+            "bytes": sum(p.stat().st_size for p in self.folder.iterdir() if p.is_file()),
+        }
+
+    def check(self) -> None:
+        """Read the truth and all segments; damaged segments are written again."""
+        with self._guard:
+            ((verdict,), *_) = self._truth.query("PRAGMA integrity_check")
+            if verdict != "ok":
+                raise DamagedIndexError(f"{self._truth.path} is damaged: {verdict}.")
+            with self._truth.reading():
+                self._truth.vectors("1", [], self.binding.dim, self.binding.dtype)
+            self._snapshot = None
+            self._repair()
+
+    def close(self) -> None:
+        """Close the files; a writer's lock is free again."""
+        with self._guard:
+            self._snapshot = None
+            self._truth.close()
+            self._lock.release()
+
+    @classmethod
+    def _begin(cls, folder: Path, replace: bool) -> Self:
+        """A home to be built, with the writer's lock, whatever state its truth is in."""
+        lock = WriterLock(folder / places.LOCK)
+        lock.acquire()
+        try:
+            try:
+                home = cls(folder)
+                home._truth.is_complete()
+            except DamagedIndexError:
+                if not replace:
+                    raise
+                places.remove_truth(folder)
+                home = cls(folder)
+        except BaseException:
+            lock.release()
+            raise
+        home._lock = lock
+        return home
+
+    def _clear(self, replace: bool) -> None:
+        if not replace:
+            raise InputError(
+                f"{self.folder} is an index already. Add to it with Index.open(...).add, or build "
+                "it anew with replace=True."
+            )
+        self._truth.clear()
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """A change as a whole or not at all; sealing follows if it is due."""
+        with self._guard:
+            if not self._lock.held:
+                self._lock.acquire()
+                sealing.tidy(self._truth, self.folder)
+            with self._truth.writing():
+                self._read_binding()
+                yield
+            self._after_change()
+
+    def _after_change(self, always: bool = False) -> None:
+        """Seal if it is due; the change itself has happened, whatever becomes of this."""
+        try:
+            if always or sealing.is_due(self._truth):
+                sealing.seal(self._truth, self.folder, self.binding)
+                sealing.tidy(self._truth, self.folder)
+        except (OSError, CcalError) as error:
+            if isinstance(error, DamagedIndexError):
+                raise
+            warnings.warn(
+                f"{self.folder}: the change is safe, but files for faster search could not be "
+                f"written ({error}).",
+                stacklevel=2,
+            )
+
+    def _current(self) -> Snapshot:
+        """The snapshot of this transaction."""
+        if self._snapshot is None or self._snapshot.changes != int(self._truth.get("changes")):
+            self._read_binding()
+            self._snapshot = Snapshot.read(self._truth, self.folder, self.binding, self._snapshot)
+        return self._snapshot
+
+    def _read_binding(self) -> None:
+        binding = Binding.from_json(self._truth.get("binding"))
+        if self._binding is not None and not binding.is_space_of(self._binding):
+            raise OtherModelError(
+                f"{self.folder} was built anew, by another model or with other dimensions, since "
+                "it was opened; open it again."
+            )
+        self._binding = binding
+
+    def _check_headers(self) -> None:
+        for entry in sealing.entries(self._truth):
+            try:
+                Segment(self.folder / f"{entry.name}.vectors")
+            except BadSegmentError:
+                self._repair()
+                return
+
+    def _repair(self) -> None:
+        """Write damaged segments again; if another process writes, the truth answers meanwhile."""
+        with self._truth.reading():
+            damaged = self._current().damaged
+        if not damaged:
+            return
+        held = self._lock.held
+        try:
+            self._lock.acquire()
+        except (IndexInUseError, InputError):
+            return
+        try:
+            known = sealing.entries(self._truth)
+            for entry in damaged:
+                if entry in known:
+                    path = self.folder / f"{entry.name}.vectors"
+                    sealing.rewrite(self._truth, self.folder, self.binding, entry)
+                    warnings.warn(
+                        f"{path} was missing or damaged; it was written again from "
+                        f"{self._truth.path.name}.",
+                        stacklevel=2,
+                    )
+        except OSError as error:
+            warnings.warn(
+                f"{self.folder} has files that are missing or damaged and cannot be written again "
+                f"({error}); {self._truth.path.name} answers in their place, slower.",
+                stacklevel=2,
+            )
+        finally:
+            if not held:
+                self._lock.release()

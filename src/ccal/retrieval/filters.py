@@ -1,0 +1,128 @@
+"""Conditions on metadata: equality, any of several values, ranges; nested keys by dots."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ccal.errors import InputError
+
+__all__ = ["Condition", "Where", "conditions", "postgres_condition", "sqlite_condition"]
+
+Where = Mapping[str, Any]
+
+_RANGES = (">=", "<=", ">", "<")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """The value at `path` stands in relation `operator` to one of `values`."""
+
+    path: tuple[str, ...]
+    operator: str
+    values: tuple[str | float | bool | None, ...]
+
+
+def conditions(where: Where) -> list[Condition]:
+    """What `where` asks for, all of which must hold.
+
+    A plain value asks for equality, a list for any of its values, a mapping of ">=", "<=", ">" and
+    "<" for a range. Text compares with text, numbers with numbers. A list in the metadata matches
+    if one of its entries does; None matches null, and a key that is not there.
+
+    >>> conditions({"bird.colour": "red", "year": {">=": 1990}})[1]
+    Condition(path=('year',), operator='>=', values=(1990,))
+    """
+    if not isinstance(where, Mapping):
+        raise InputError(f"where must be a mapping of keys to values, got {where!r}.")
+    found = []
+    for key, wanted in where.items():
+        path = _path(key)
+        if isinstance(wanted, Mapping):
+            if not wanted or set(wanted) - set(_RANGES):
+                raise InputError(
+                    f"where[{key!r}] must have some of {', '.join(_RANGES)}, got {list(wanted)}; "
+                    "nested keys are written with dots."
+                )
+            for operator, bound in wanted.items():
+                if bound is None or isinstance(bound, bool):
+                    raise InputError(f"where[{key!r}]: {operator} {bound!r} has no order.")
+                found.append(Condition(path, operator, (_plain(key, bound),)))
+        elif isinstance(wanted, list | tuple | set | frozenset):
+            values = tuple(_plain(key, value) for value in wanted)
+            found.append(Condition(path, "=", values))
+        else:
+            found.append(Condition(path, "=", (_plain(key, wanted),)))
+    return found
+
+
+def sqlite_condition(condition: Condition) -> tuple[str, list[Any]]:
+    """SQL over the column `metadata`, and its parameters.
+
+    json_each gives the entries of a list, and a value that is no list as its only entry.
+    """
+    path = "$" + "".join(f'."{key}"' for key in condition.path)
+    tests, parameters = [], []
+    for value in condition.values:
+        if value is None:
+            tests.append("e.type = 'null'")
+        elif isinstance(value, bool):
+            tests.append(f"e.type = '{str(value).lower()}'")
+        else:
+            types = "('text')" if isinstance(value, str) else "('integer', 'real')"
+            tests.append(f"(e.type IN {types} AND e.atom {condition.operator} ?)")
+            parameters.append(value)
+    sql = (
+        "(json_type(metadata, ?) IS NOT 'object' AND EXISTS "
+        f"(SELECT 1 FROM json_each(metadata, ?) AS e WHERE {' OR '.join(tests) or '0'}))"
+    )
+    parameters = [path, path, *parameters]
+    if None in condition.values:
+        sql, parameters = f"({sql} OR json_type(metadata, ?) IS NULL)", [*parameters, path]
+    return sql, parameters
+
+
+def postgres_condition(condition: Condition) -> tuple[str, list[Any]]:
+    """The same for a column `metadata` of type jsonb.
+
+    `$[*]` gives the entries of a list, and a value that is no list as its only entry.
+    """
+    operator = "==" if condition.operator == "=" else condition.operator
+    found = f"jsonb_path_exists(metadata #> %s, '$[*] ? (@ {operator} $v)', %s::jsonb)"
+    path = list(condition.path)
+    tests, parameters = ["false"], []
+    for value in condition.values:
+        tests.append(f"coalesce({found}, false)")
+        parameters += [path, json.dumps({"v": value})]
+    if None in condition.values:
+        tests.append("metadata #> %s IS NULL")
+        parameters.append(path)
+    return f"({' OR '.join(tests)})", parameters
+
+
+def _path(key: Any) -> tuple[str, ...]:
+    if not isinstance(key, str) or not all(parts := tuple(str(key).split("."))):
+        raise InputError(f"where has the key {key!r}; expected names, nested ones with dots.")
+    # JSON spells these with a backslash, which SQLite takes literally.
+    if any(char in '"\\' or char < " " for char in key):
+        raise InputError(
+            f"where has the key {key!r}; keys with quotes, backslashes or control characters "
+            "cannot be asked for."
+        )
+    return parts
+
+
+def _plain(key: str, value: Any) -> str | float | bool | None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InputError(f"where[{key!r}] has {value}, which JSON does not know.")
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 2**63:
+        return float(value)
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    raise InputError(
+        f"where[{key!r}] must be text, a number, true, false, null, a list of these or a range, "
+        f"got a {type(value).__name__}."
+    )

