@@ -72,7 +72,8 @@ def _medians(weights: Floats, ranks: Integers, unit: Integers, sizes: Floats) ->
     ranks, unit = ranks[order], unit[order]
     q = len(ranks)
     # The median of a draw is almost surely near the middle of the sorted ranks: look there first.
-    reach = int(8 * np.sqrt(q * np.bincount(unit).max())) + 2
+    # Its place varies by sqrt(q) / 2 or so, and a wider look follows if ever it is not there.
+    reach = int(3 * np.sqrt(q * np.bincount(unit).max())) + 2
     low, high = max(0, q // 2 - reach), min(q, q // 2 + reach)
     below = weights @ np.bincount(unit[:low], minlength=weights.shape[1])
     cumulated = below[:, None] + np.cumsum(weights[:, unit[low:high]], axis=1)
