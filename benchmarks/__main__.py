@@ -1,6 +1,6 @@
 """Run all benchmarks, print their tables, and save them as JSON.
 
-    python -m benchmarks [--only accuracy layer ranking linear_cca] [--output FILE]
+    python -m benchmarks [--only accuracy layer ranking linear_cca evaluation] [--output FILE]
 
 Run on an otherwise idle machine: two busy threads make linear algebra many times slower.
 """
@@ -14,13 +14,14 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import accuracy, layer, linear_cca, ranking
+from benchmarks import accuracy, evaluation, layer, linear_cca, ranking
 
 BENCHMARKS = {
     "accuracy": accuracy.main,
     "layer": layer.main,
     "ranking": ranking.main,
     "linear_cca": linear_cca.main,
+    "evaluation": evaluation.main,
 }
 
 

@@ -128,3 +128,18 @@ def test_files_that_moved_are_found_where_one_stands(
 def test_bad_values_are_named(values: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Source.from_mapping(values)
+
+
+def test_classes_can_be_kept_apart(tmp_path: Path) -> None:
+    np.save(tmp_path / "photos.npy", np.random.default_rng(0).normal(size=(60, 3)))
+    lines = ["caption,bird", *(f"text {i},bird {i % 6}" for i in range(60))]
+    (tmp_path / "pairs.csv").write_text("\n".join(lines) + "\n")
+    options: dict[str, Any] = {"x": "photo=photos.npy", "y": "caption", "table": "pairs.csv"}
+    options |= {"folder": str(tmp_path), "label": "bird", "valid": 1, "test": 1}
+    data = Source(split_by="label", **options).read()
+    labels = (data.part(name).label for name in ("train", "valid", "test"))
+    parts = [set(part.tolist()) for part in labels if part is not None]
+    assert [len(part) for part in parts] == [4, 1, 1]
+    assert len(set.union(*parts)) == 6
+    with pytest.raises(InputError, match="split_by must be"):
+        Source.from_mapping({**options, "split_by": "colour"})

@@ -63,14 +63,13 @@ def test_one_pair_of_each_group() -> None:
 def test_an_epoch_takes_one_pair_of_each_group_and_another_the_next_time() -> None:
     data = Captions()
     run(quick(batch_size=25, max_epochs=3), train=data, objective=masked())
-    # After the look at the door, an epoch is two batches of 25 and one pass to fit CCA.
+    # After the look at the door, an epoch is two batches of 25, and a pass over all to fit CCA.
     epochs = [data.asked[i : i + 3] for i in range(1, len(data.asked), 3)]
     assert len(epochs) == 3
-    for one, two, all_of_them in epochs:
-        rows = np.concatenate((one, two))
-        assert sorted(GROUPS[rows]) == list(range(50))
-        assert sorted(rows) == sorted(all_of_them)
-    assert len({tuple(sorted(epoch[2])) for epoch in epochs}) == 3
+    drawn = [np.concatenate(epoch[:2]) for epoch in epochs]
+    assert all(sorted(GROUPS[rows]) == list(range(50)) for rows in drawn)
+    assert len({tuple(sorted(rows)) for rows in drawn}) == 3
+    assert all(sorted(epoch[2]) == list(range(200)) for epoch in epochs)
 
 
 def test_all_pairs_if_so_wanted() -> None:

@@ -27,6 +27,7 @@ __all__ = [
     "RunFolder",
     "Set",
     "SkipBadRows",
+    "SplitBy",
     "SplitColumn",
     "SplitSeed",
     "Table",
@@ -44,7 +45,7 @@ PresetName = Literal["default", "paper", "iapr-tc12", "flickr30k", "cub-cnn", "c
 
 DATA = (
     *("table", "x", "y", "files", "label", "group", "captions", "skip_bad_rows"),
-    *("split_column", "valid", "test", "split_seed"),
+    *("split_column", "split_by", "valid", "test", "split_seed"),
 )
 """Options that describe a `Source`, by the names of its fields."""
 
@@ -129,6 +130,14 @@ SplitColumn = Annotated[
     str | None,
     typer.Option(
         metavar="COLUMN", rich_help_panel=_SPLIT, help="Column that says train, valid or test."
+    ),
+]
+SplitBy = Annotated[
+    Literal["random", "group", "label"] | None,
+    typer.Option(
+        rich_help_panel=_SPLIT,
+        show_default="group if there is one, else random",
+        help="What is never split apart: the pairs of a group, or of a label (unseen classes).",
     ),
 ]
 ValidShare = Annotated[

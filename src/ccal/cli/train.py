@@ -45,6 +45,7 @@ def command(
     captions: o.Captions = None,
     skip_bad_rows: o.SkipBadRows = None,
     split_column: o.SplitColumn = None,
+    split_by: o.SplitBy = None,
     valid: o.ValidShare = None,
     test: o.TestShare = None,
     split_seed: o.SplitSeed = None,

@@ -65,12 +65,24 @@ def read(source: Source) -> Data:
         view.check_name()
     pairs, parts, notes = _from_arrays(source) if source.table is None else _from_table(source)
     if parts is None:
-        split = split_pairs(pairs, valid=source.valid, test=source.test, seed=source.split_seed)
+        split = split_pairs(
+            pairs,
+            by=source.split_by,
+            valid=source.valid,
+            test=source.test,
+            seed=source.split_seed,
+        )
         return Data(pairs, split, notes)
     split = column_split(parts)
     if len(split.valid) == 0:
         # Tables often know train and test only; the validation pairs come from train.
-        inner = split_pairs(pairs[split.train], valid=source.valid, test=0, seed=source.split_seed)
+        inner = split_pairs(
+            pairs[split.train],
+            by=source.split_by,
+            valid=source.valid,
+            test=0,
+            seed=source.split_seed,
+        )
         split = Split(split.train[inner.train], split.train[inner.valid], split.test)
     return Data(pairs, split, notes)
 

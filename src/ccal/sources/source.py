@@ -31,6 +31,8 @@ class Source:
         group: column of what pairs show; pairs of one group are never split apart.
         split_column: column of train, valid or test.
         captions: a list of texts in one row is "separate" pairs or one text ("concatenate").
+        split_by: what stays together in a split: "random" rows alone, "group" or "label"; groups if
+            there are any.
         valid: share (float) or number (int) of validation pairs or groups.
         test: the same for test pairs.
         split_seed: of the random split.
@@ -46,6 +48,7 @@ class Source:
     group: str | None = None
     split_column: str | None = None
     captions: Literal["separate", "concatenate"] = "separate"
+    split_by: Literal["random", "group", "label"] | None = None
     valid: float | int = 0.1
     test: float | int = 0.1
     split_seed: int = 0
@@ -57,6 +60,10 @@ class Source:
         if self.captions not in ("separate", "concatenate"):
             raise InputError(
                 f"captions must be 'separate' or 'concatenate', got {self.captions!r}."
+            )
+        if self.split_by not in (None, "random", "group", "label"):
+            raise InputError(
+                f"split_by must be 'random', 'group' or 'label', got {self.split_by!r}."
             )
         for name in ("files", "label", "group", "split_column"):
             if self.table is None and getattr(self, name) is not None:

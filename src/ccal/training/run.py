@@ -95,14 +95,14 @@ class Run:
         state = self.state
         if self.valid_pairs is None:
             state.prepare_kept()
-            self._refit(self.schedule.epoch)
+            self._refit()
         if state.kept is not state.model:
             state.model.load_state_dict(state.kept.state_dict())
         state.model.eval()
 
     def _start(self) -> None:
         started = time.perf_counter()
-        scores = self._validate(epoch=0)
+        scores = self._validate()
         self.schedule.start(self._score(scores))
         self._record(started, scores=scores, epoch=0, best=True)
 
@@ -113,7 +113,7 @@ class Run:
         loss, rate = self._steps(epoch)
         scores: tuple[float, ...] | None = None
         if loss is not None and self.valid_pairs is not None:
-            scores = self._validate_trained(epoch)
+            scores = self._validate_trained()
         score = self._score(scores)
         if loss is not None and self.valid_pairs is None:
             # Equal counts as improvement: without validation every sound epoch is the best.
@@ -190,24 +190,23 @@ class Run:
             raise Stop
         return value
 
-    def _refit(self, epoch: int) -> None:
-        rows = self._rows(epoch)
-        refit(self.state.kept, self.train_pairs, self.block, self._check_signals, rows=rows)
+    def _refit(self) -> None:
+        refit(self.state.kept, self.train_pairs, self.block, self._check_signals)
 
-    def _validate(self, epoch: int) -> tuple[float, ...]:
+    def _validate(self) -> tuple[float, ...]:
         """The MRR of both directions; or the one value of a score that was given."""
         self.state.prepare_kept()
         kept, valid, score = self.state.kept, self.valid_pairs, self.score
         assert valid is not None
-        self._refit(epoch)
+        self._refit()
         if score is not None:
             return from_rank_0(lambda: (score(kept.eval()),))
         return from_rank_0(lambda: validation_mrr(kept, valid, self.block, self._check_signals))
 
-    def _validate_trained(self, epoch: int) -> tuple[float, ...] | None:
+    def _validate_trained(self) -> tuple[float, ...] | None:
         """The same, but None if the weights have grown so much that features overflow."""
         try:
-            return self._validate(epoch)
+            return self._validate()
         except (InputError, _LinAlgError):
             pairs = [self.train_pairs, self.valid_pairs]
             if any(any_diverged(self.state.kept, p, self.block) for p in pairs if p is not None):

@@ -53,7 +53,7 @@ class Settings:
         refine_patience: the same after the first division.
         refinements: how often the best weights come back with a tenth of the learning rate.
         one_per_group: an epoch takes one pair of each group, drawn anew each time, such as one of
-            the captions of a picture; CCA's projections after it are those of the same pairs.
+            the captions of a picture; CCA's projections are always those of all pairs.
         mask_labels: pairs of one label, or without labels of one group, are not pushed apart.
         select: direction of the validation MRR that decides, or "both" for the mean; or "classes":
             AP@50 of one query a class, the mean of the class's y, among all x. It needs labels.

@@ -31,15 +31,12 @@ def refit(
     train: Features,
     batch_size: int,
     each: Callable[[], None] = lambda: None,
-    *,
-    rows: Rows | None = None,
 ) -> None:
-    """Store CCA's projections of all training pairs, or of those in some rows.
+    """Store CCA's projections of all training pairs.
 
     Every rank passes over its share of them. `each` is called before every batch.
     """
-    rows = np.arange(len(train)) if rows is None else rows
-    model.refit(_blocks(model, train, share(rows), batch_size, each))
+    model.refit(_blocks(model, train, share(np.arange(len(train))), batch_size, each))
 
 
 def validation_mrr(
