@@ -17,7 +17,14 @@ from ccal.encoders import register_front_end
 from ccal.errors import InputError, NotFittedError
 from ccal.optional import require
 
-__all__ = ["TfidfVectoriser", "lemmatise", "tokenise"]
+__all__ = [
+    "TfidfVectoriser",
+    "checked_texts",
+    "lemmatise",
+    "simplemma_version",
+    "tokenise",
+    "warn_of_other_lemmas",
+]
 
 
 class _WordCharacters(dict[int, int]):
@@ -97,7 +104,7 @@ class TfidfVectoriser:
         occurrences: Counter[str] = Counter()
         documents: Counter[str] = Counter()
         n = 0
-        for n, text in enumerate(_checked(texts), start=1):  # noqa: B007
+        for n, text in enumerate(checked_texts(texts), start=1):  # noqa: B007
             words = self.words(text)
             occurrences.update(words)
             documents.update(set(words))
@@ -120,7 +127,7 @@ class TfidfVectoriser:
         if not self.vocabulary:
             raise NotFittedError("TfidfVectoriser has no vocabulary yet; call fit first.")
         columns = []
-        for text in _checked(texts):
+        for text in checked_texts(texts):
             known = (self._column.get(word) for word in self.words(text))
             columns.append([column for column in known if column is not None])
         return self._weigh(columns)
@@ -139,7 +146,7 @@ class TfidfVectoriser:
             "sublinear": self.sublinear,
             "lemmatise": self.lemmatise,
             "language": self.language,
-            "simplemma": _simplemma_version() if self.lemmatise else None,
+            "simplemma": simplemma_version() if self.lemmatise else None,
             "vocabulary": list(self.vocabulary),
             "idf": self.idf.tolist(),
         }
@@ -164,13 +171,8 @@ class TfidfVectoriser:
                 f"the TF-IDF config is broken: {len(vocabulary)} words "
                 f"({len(set(vocabulary))} distinct), idf of shape {idf.shape}."
             )
-        if vectoriser.lemmatise and _simplemma_version() != config["simplemma"]:
-            warnings.warn(
-                f"The vocabulary was made with simplemma {config['simplemma']}, installed is "
-                f"{_simplemma_version()}; some words may get another lemma.",
-                UserWarning,
-                stacklevel=2,
-            )
+        if vectoriser.lemmatise:
+            warn_of_other_lemmas(config["simplemma"])
         vectoriser._set(vocabulary, idf)
         return vectoriser
 
@@ -191,7 +193,8 @@ class TfidfVectoriser:
         return SparseRows(offsets, cells % d, (values / norms[cells // d]).astype(np.float32), d)
 
 
-def _checked(texts: Iterable[str]) -> Iterator[str]:
+def checked_texts(texts: Iterable[str]) -> Iterator[str]:
+    """The texts one by one, after a look at each."""
     if isinstance(texts, str):
         raise InputError("expected a list of texts, got one text; put it in a list.")
     for position, text in enumerate(texts):
@@ -200,6 +203,18 @@ def _checked(texts: Iterable[str]) -> Iterator[str]:
         yield text
 
 
-def _simplemma_version() -> str:
+def warn_of_other_lemmas(version: str) -> None:
+    """Warn if a vocabulary was made with another version of simplemma than is installed."""
+    if simplemma_version() != version:
+        warnings.warn(
+            f"The vocabulary was made with simplemma {version}, installed is "
+            f"{simplemma_version()}; some words may get another lemma.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def simplemma_version() -> str:
+    """The version of the installed lemmatiser, whose dictionary decides."""
     simplemma = require("simplemma", extra="text", purpose="Lemmatising")
     return str(simplemma.__version__)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -10,7 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ccal.data.text import _checked, _simplemma_version, lemmatise, tokenise
+from ccal.data.text import (
+    checked_texts,
+    lemmatise,
+    simplemma_version,
+    tokenise,
+    warn_of_other_lemmas,
+)
 from ccal.encoders import register_front_end
 from ccal.errors import InputError, NotFittedError
 
@@ -68,7 +73,7 @@ class WordSequences:
         """
         occurrences: Counter[str] = Counter()
         n = 0
-        for n, text in enumerate(_checked(texts), start=1):  # noqa: B007
+        for n, text in enumerate(checked_texts(texts), start=1):  # noqa: B007
             occurrences.update(self.words(text))
         kept = sorted(w for w, count in occurrences.items() if count >= self.min_count)
         if not kept:
@@ -83,7 +88,7 @@ class WordSequences:
         """Word numbers (n, length) of n texts."""
         self._check_fitted()
         rows = []
-        for text in _checked(texts):
+        for text in checked_texts(texts):
             row = [self._number.get(w, _UNKNOWN) for w in self.words(text)[: self.length]]
             rows.append(row + [0] * (self.length - len(row)))
         return np.array(rows, dtype=np.int64).reshape(-1, self.length)
@@ -98,7 +103,7 @@ class WordSequences:
         self._check_fitted()
         return {
             **{name: getattr(self, name) for name in _OPTIONS},
-            "simplemma": _simplemma_version() if self.lemmatise else None,
+            "simplemma": simplemma_version() if self.lemmatise else None,
             "vocabulary": list(self.vocabulary),
         }
 
@@ -120,13 +125,8 @@ class WordSequences:
                 f"the config of the words is broken: {len(vocabulary)} words "
                 f"({len(set(vocabulary))} distinct)."
             )
-        if words.lemmatise and _simplemma_version() != config["simplemma"]:
-            warnings.warn(
-                f"The vocabulary was made with simplemma {config['simplemma']}, installed is "
-                f"{_simplemma_version()}; some words may get another lemma.",
-                UserWarning,
-                stacklevel=2,
-            )
+        if words.lemmatise:
+            warn_of_other_lemmas(config["simplemma"])
         words._set(vocabulary)
         return words
 
