@@ -11,9 +11,11 @@ from ccal.encoders.registry import (
     register_tower,
     tower_config,
 )
+from ccal.encoders.vgg import VGG
 from ccal.encoders.words import WordCNN, WordCRNN
 
 __all__ = [
+    "VGG",
     "DenseTower",
     "FrontEnd",
     "LinearTower",

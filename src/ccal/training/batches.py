@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ccal import distributed
 
-__all__ = ["Features", "epoch_batches", "one_of_each", "seed_epoch", "share"]
+__all__ = ["Features", "epoch_batches", "one_of_each", "seed_epoch", "share", "some_of"]
 
 Rows = NDArray[np.int64]
 
@@ -71,6 +71,18 @@ def one_of_each(groups: Rows, *, seed: int, stage: str, epoch: int) -> Rows:
     order = np.lexsort((keys, groups))
     first = np.flatnonzero(np.diff(groups[order], prepend=groups.min() - 1))
     return order[first].astype(np.int64)
+
+
+def some_of(rows: Rows, count: int | None, *, seed: int, stage: str, epoch: int) -> Rows:
+    """So many of the rows, drawn anew each epoch, in their order; all if there are no more.
+
+    >>> len(some_of(np.arange(100), 10, seed=0, stage="train", epoch=1))
+    10
+    """
+    if count is None or count >= len(rows):
+        return rows
+    keys = np.random.PCG64(_number("some", seed, stage, epoch)).random_raw(len(rows))
+    return rows[np.sort(np.argsort(keys, kind="stable")[:count])]
 
 
 def seed_epoch(seed: int, stage: str, epoch: int) -> None:

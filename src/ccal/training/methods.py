@@ -16,7 +16,7 @@ from ccal.training.features import PairFeatures
 from ccal.training.settings import Settings
 from ccal.training.starts import LinearStart
 
-__all__ = ["build_model", "fit_front_ends"]
+__all__ = ["build_model", "fit_front_ends", "projection_options"]
 
 _DIM = 128
 
@@ -66,12 +66,7 @@ def build_model(
         options.update(projection="none", dim=towers[0].out_features)
         options.update(zip(names, towers, strict=True))
         return DualEncoder(**options)
-    options["dim"] = settings.dim or _DIM
-    if settings.method == "learned":
-        options["projection"] = "learned"
-    else:
-        cca = ("ridge", "relative_ridge", "power", "momentum")
-        options["cca"] = {name: getattr(settings, name) for name in cca}
+    options |= projection_options(settings)
     networks: list[nn.Module] = list(_dense_towers(settings, train, options["dim"]))
     for view, name in enumerate(names):
         front_end = (front_ends or {}).get(name)
@@ -80,6 +75,17 @@ def build_model(
             networks[view] = tower(front_end.size, options["dim"], length=front_end.length)
     options.update(zip(names, networks, strict=True))
     return DualEncoder(**options)
+
+
+def projection_options(settings: Settings) -> dict[str, Any]:
+    """What `DualEncoder` is told of the projection for "ccal", "dcca" and "learned"."""
+    options: dict[str, Any] = {"dim": settings.dim or _DIM}
+    if settings.method == "learned":
+        options["projection"] = "learned"
+    else:
+        cca = ("ridge", "relative_ridge", "power", "momentum")
+        options["cca"] = {name: getattr(settings, name) for name in cca}
+    return options
 
 
 def _dense_towers(

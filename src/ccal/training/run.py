@@ -21,6 +21,7 @@ from ccal.training.batches import (
     one_of_each,
     seed_epoch,
     share,
+    some_of,
 )
 from ccal.training.keeper import Keeper
 from ccal.training.metrics import Record
@@ -153,11 +154,14 @@ class Run:
         return total / len(batches), pairs / (time.perf_counter() - started)
 
     def _rows(self, epoch: int) -> Rows:
-        """The training pairs of an epoch: all, or one of each group."""
+        """The training pairs of an epoch: all, one of each group, or so many of these."""
         groups: Rows | None = getattr(self.train_pairs, "groups", None)
+        draw = {"seed": self.settings.seed, "stage": self.keeper.stage, "epoch": epoch}
         if groups is None or not self.settings.one_per_group:
-            return np.arange(len(self.train_pairs))
-        return one_of_each(groups, seed=self.settings.seed, stage=self.keeper.stage, epoch=epoch)
+            rows = np.arange(len(self.train_pairs))
+        else:
+            rows = one_of_each(groups, **draw)
+        return some_of(rows, self.settings.epoch_pairs, **draw)
 
     def _labels(self, rows: Rows) -> tuple[Tensor, ...]:
         """The labels of some pairs, as the objective takes them; nothing if there are none."""
@@ -191,7 +195,8 @@ class Run:
         return value
 
     def _refit(self) -> None:
-        refit(self.state.kept, self.train_pairs, self.block, self._check_signals)
+        pairs = self.settings.refit_pairs
+        refit(self.state.kept, self.train_pairs, self.block, self._check_signals, pairs)
 
     def _validate(self) -> tuple[float, ...]:
         """The MRR of both directions; or the one value of a score that was given."""

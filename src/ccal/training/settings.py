@@ -52,6 +52,10 @@ class Settings:
         patience: epochs without a better validation MRR before the learning rate is divided.
         refine_patience: the same after the first division.
         refinements: how often the best weights come back with a tenth of the learning rate.
+        epoch_pairs: an epoch visits so many of the training pairs, drawn anew each time; None for
+            all of them.
+        refit_pairs: CCA's projections come from so many training pairs, evenly spread over them;
+            None for all of them.
         one_per_group: an epoch takes one pair of each group, drawn anew each time, such as one of
             the captions of a picture; CCA's projections are always those of all pairs.
         mask_labels: pairs of one label, or without labels of one group, are not pushed apart.
@@ -99,6 +103,8 @@ class Settings:
     patience: int = 10
     refine_patience: int = 10
     refinements: int = 0
+    epoch_pairs: int | None = None
+    refit_pairs: int | None = None
     one_per_group: bool = True
     mask_labels: bool = True
     select: Literal["both", "x->y", "y->x", "classes"] = "both"
@@ -133,6 +139,10 @@ class Settings:
             raise InputError(f"batch_size must be 2 or more, got {self.batch_size}.")
         if self.dim is not None and self.dim < 1:
             raise InputError(f"dim must be 1 or more, got {self.dim}.")
+        for name in ("epoch_pairs", "refit_pairs"):
+            value = getattr(self, name)
+            if value is not None and value < 2:
+                raise InputError(f"{name} must be 2 or more, got {value}.")
         if not 0 < self.momentum <= 1:
             raise InputError(f"momentum must lie in (0, 1], got {self.momentum}.")
         if self.train_on_all and self.refinements:
@@ -219,6 +229,13 @@ _ZERO_SHOT: dict[str, Any] = {
     "lemmatise": False,
     "min_count": 1,
 }
+_SHEET_AUDIO: dict[str, Any] = {
+    **_PAPER,
+    "dim": 32,
+    "hidden_y": [],
+    "margin": 0.7,
+    "weight_decay": 0.0,
+}
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
     "paper": _PAPER,
@@ -226,10 +243,13 @@ PRESETS: dict[str, dict[str, Any]] = {
     "flickr30k": {**_PAPER, "learning_rate": 2e-3, "min_count": 5},
     "cub-cnn": {**_ZERO_SHOT, "text": "word-cnn", "learning_rate": 7e-4},
     "cub-crnn": {**_ZERO_SHOT, "text": "word-crnn", "learning_rate": 1e-2},
+    "nottingham": _SHEET_AUDIO,
+    "nottingham-10pct": _SHEET_AUDIO,
 }
 """Named settings: ours; those of the paper's image-text experiments, "paper" being IAPR TC-12's
 (with learned projections, Flickr30k had a learning rate of 1e-3); those of its zero-shot
-experiments with a word CNN and a word CNN-RNN, chosen by AP@50 on unseen classes."""
+experiments with a word CNN and a word CNN-RNN, chosen by AP@50 on unseen classes; those of sheet
+music and sound, for `ccal reproduce` (the two differ in their training tunes only)."""
 
 
 def _check_type(name: str, value: object, hint: Any) -> None:

@@ -19,14 +19,19 @@ store        memory-mapped staff lines, spectrograms and onsets
 duplicates   tunes with the same melody
 splits       train, validation and test tunes
 snippets     the paper's pairs
+augmentation pairs as they might have been
+joined       pairs of several stores as one
+thinned      some of many pairs
 preview      a picture of what was built
 """
 
 from ccal.data.music.abc import Tune, split_tunes
 from ccal.data.music.audio import audio_spectrogram, read_audio
+from ccal.data.music.augmentation import Augmentation, AugmentedPairs
 from ccal.data.music.building import build_store
 from ccal.data.music.duplicates import melody_groups
 from ccal.data.music.engraving import Engraving, engrave
+from ccal.data.music.joined import JoinedPairs
 from ccal.data.music.parsing import parse_abc
 from ccal.data.music.preview import write_preview
 from ccal.data.music.rendering import MusicSettings, RenderedTune, render_tune
@@ -37,14 +42,19 @@ from ccal.data.music.sources import collection, read_tunes
 from ccal.data.music.spectrogram import spectrogram
 from ccal.data.music.splits import split_tunes_by_melody
 from ccal.data.music.store import SheetAudioStore
+from ccal.data.music.thinned import ThinnedPairs
 
 __all__ = [
+    "Augmentation",
+    "AugmentedPairs",
     "Engraving",
+    "JoinedPairs",
     "MusicSettings",
     "RenderedTune",
     "Score",
     "SheetAudioPairs",
     "SheetAudioStore",
+    "ThinnedPairs",
     "Tune",
     "audio_spectrogram",
     "build_store",

@@ -68,14 +68,22 @@ class SheetAudioPairs:
         index = np.asarray(rows, dtype=np.int64)
         if index.ndim != 1:
             raise InputError(f"expected row numbers (n,), got the shape {index.shape}.")
+        return self.sheet(index), self.audio(index)
+
+    def sheet(self, index: NDArray[np.int64]) -> Tensor:
+        """Sheets (n, 1, 40, 100) alone."""
         ink = np.subtract(255, _cut(self.store.sheet, self.column[index], COLUMNS))
         sheet = torch.empty(len(index), 1, ROWS, COLUMNS)
-        # One pass each turns and converts: reading is what takes time.
+        # One pass turns and converts: reading is what takes time.
         sheet[:, 0].copy_(torch.from_numpy(ink).transpose(1, 2)).mul_(1 / 255)
+        return sheet
+
+    def audio(self, index: NDArray[np.int64]) -> Tensor:
+        """Audio (n, 1, 136, 100) alone."""
         audio = torch.empty(len(index), 1, BINS, FRAMES)
         pieces = _cut(self.store.audio, self.frame[index], FRAMES)
         audio[:, 0].copy_(torch.from_numpy(pieces).transpose(1, 2))
-        return sheet, audio
+        return audio
 
     def __repr__(self) -> str:
         return f"SheetAudioPairs({len(self):,} pairs of {len(self.tunes):,} tunes)"
