@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -59,7 +61,7 @@ def test_it_is_built_again_from_its_config() -> None:
         ({"height": 40, "maps": ()}, "positive whole numbers"),
     ],
 )
-def test_impossible_sizes_are_refused(arguments: dict[str, int], words: str) -> None:
+def test_impossible_sizes_are_refused(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(ccal.InputError, match=words):
         VGG(**arguments)
 

@@ -156,12 +156,12 @@ class Run:
     def _rows(self, epoch: int) -> Rows:
         """The training pairs of an epoch: all, one of each group, or so many of these."""
         groups: Rows | None = getattr(self.train_pairs, "groups", None)
-        draw = {"seed": self.settings.seed, "stage": self.keeper.stage, "epoch": epoch}
+        seed, stage = self.settings.seed, self.keeper.stage
         if groups is None or not self.settings.one_per_group:
             rows = np.arange(len(self.train_pairs))
         else:
-            rows = one_of_each(groups, **draw)
-        return some_of(rows, self.settings.epoch_pairs, **draw)
+            rows = one_of_each(groups, seed=seed, stage=stage, epoch=epoch)
+        return some_of(rows, self.settings.epoch_pairs, seed=seed, stage=stage, epoch=epoch)
 
     def _labels(self, rows: Rows) -> tuple[Tensor, ...]:
         """The labels of some pairs, as the objective takes them; nothing if there are none."""

@@ -107,7 +107,7 @@ def test_joined_pairs_are_those_of_their_parts(store: SheetAudioStore) -> None:
         JoinedPairs([])
 
 
-def _one_by_one(parts: list[SheetAudioPairs], rows: np.ndarray) -> list[torch.Tensor]:  # type: ignore[type-arg]
+def _one_by_one(parts: list[SheetAudioPairs], rows: np.ndarray) -> list[torch.Tensor]:
     found = []
     for row in rows:
         part = parts[0] if row < len(parts[0]) else parts[1]
