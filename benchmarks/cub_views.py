@@ -1,28 +1,52 @@
-"""A look at zero-shot retrieval on CUB: which classes are confused, and what some queries find.
+"""A look at zero-shot retrieval: which classes are confused, and what some queries find.
 
     python -m benchmarks.cub_views FOLDER docs/results
+    python -m benchmarks.cub_views FOLDER OUT --images CUB_200_2011/images
+    python -m benchmarks.cub_views TREE OUT --name drawn
 
-Fits the model that `benchmarks.cub` chose for the first split, draws its confusion of the test
-classes as zero-shot-confusion.svg and writes examples to zero-shot-examples.md.
+FOLDER is that of `benchmarks.cub`; the model is the one that was chosen there for the first split.
+TREE is a folder in the layout of Reed et al. with its images, such as `benchmarks.drawn_birds`
+writes; its lists of classes are the split. OUT gets NAME-confusion.svg, NAME-examples.md and a
+figure: NAME-examples.svg of names or, with image files, NAME-examples.jpg of pictures; these have a
+page NAME-examples.html as well. CUB's photographs belong to those who took them and may not be
+passed on, so look at theirs at home.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
-from html import escape
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.cub import RESULTS, read_cub, split_hash, split_of
+from benchmarks.cub import RESULTS, hash_of, read_cub, split_hash, split_of
+from benchmarks.retrieval_figure import retrieval_figure
 from ccal.data import Pairs
+from ccal.errors import InputError
 from ccal.evaluation import ClassReport, class_means
-from ccal.training import ZeroShot, ZeroShotOptions, train_zero_shot
+from ccal.optional import require
+from ccal.reports import Example, confusion_plot, pick_classes, pick_examples, write_report
+from ccal.reports.style import render
+from ccal.sources import Source
+from ccal.training import ZeroShot, ZeroShotOptions, evaluate, train_zero_shot
+from ccal.training.zero_shot.scoring import Searched
 
-CELL, MARGIN = 16, 170
+
+@dataclass(frozen=True)
+class View:
+    """A model, the test pairs, what was found among them, and the image file of each item."""
+
+    found: ZeroShot
+    test: Pairs
+    searched: Searched
+    report: ClassReport
+    files: list[Path] | None
+    about: str
 
 
 def name(label: str) -> str:
@@ -30,74 +54,13 @@ def name(label: str) -> str:
     return label.split(".")[-1].replace("_", " ")
 
 
-def confusion_svg(report: ClassReport, names: list[str]) -> str:
-    """Rows are true classes, columns what their pictures are taken for; darker is more."""
-    size = MARGIN + CELL * len(names) + 10
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{size}" height="{size}" '
-        'font-family="sans-serif" font-size="11">',
-        '<rect width="100%" height="100%" fill="white"/>',
-    ]
-    for i, label in enumerate(map(escape, names)):
-        place = MARGIN + i * CELL
-        middle = place + CELL - 4
-        parts.append(f'<text x="{MARGIN - 6}" y="{middle}" text-anchor="end">{label}</text>')
-        turned = f'transform="translate({middle} {MARGIN - 6}) rotate(-90)"'
-        parts.append(f"<text {turned}>{label}</text>")
-        for j, share in enumerate(report.confusion[i].tolist()):
-            if share:
-                colour = "#08519c" if i == j else "#a50f15"
-                parts.append(
-                    f'<rect x="{MARGIN + j * CELL}" y="{place}" width="{CELL - 1}" '
-                    f'height="{CELL - 1}" fill="{colour}" fill-opacity="{share / 100:.2f}">'
-                    f"<title>{label} as {escape(names[j])}: {share:.0f}%</title></rect>"
-                )
-    return "\n".join([*parts, "</svg>\n"])
-
-
-def examples(found: ZeroShot, test: Pairs, report: ClassReport, names: list[str]) -> str:
-    """Markdown: what classes of high, middle and low precision find, and what captions find."""
-    assert test.label is not None
-    assert test.group is not None
-    first = np.unique(test.group, return_index=True)[1]
-    truth = np.unique(test.label, return_inverse=True)[1]
-    items = torch.nn.functional.normalize(found.candidates(test.column("image").select(first)))
-    queries = found.model.encode("text", test.column("text"))
-    means, _ = class_means(queries, truth)
-    lines = ["# Zero-shot retrieval on CUB: examples", "", "## One query a class, its first 50", ""]
-    lines += ["| query: all captions of | right of 50 | the others |", "| --- " * 3 + "|"]
-    for c in report.precision.argsort(descending=True).tolist():
-        best = truth[first][(items @ means[c]).topk(50).indices]
-        others = ", ".join(
-            f"{names[other]} {count}" for other, count in _counts(best[best != c]) if count > 1
-        )
-        lines.append(f"| {names[c]} | {int((best == c).sum())} | {others} |")
-    lines += ["", "## One caption as a query, its first five", ""]
-    for row in first[:: len(first) // 8].tolist():
-        best = truth[first][(items @ queries[row]).topk(5).indices]
-        # Captions may not be passed on, so they are told by their place.
-        place = int(np.searchsorted(first, row)) + 1
-        lines.append(f"- first caption of test picture {place}, {names[truth[row]]}: ")
-        lines[-1] += ", ".join(f"**{names[c]}**" if c == truth[row] else names[c] for c in best)
-    return "\n".join(lines) + "\n"
-
-
-def _counts(classes: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Each class and how often it occurs, the most frequent first."""
-    values, counts = np.unique(classes, return_counts=True)
-    return [(int(values[i]), int(counts[i])) for i in np.argsort(-counts, kind="stable")]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("out", type=Path)
-    arguments = parser.parse_args()
+def of_cub(folder: Path, images: Path | None) -> View:
+    """The model and test classes of the first split, as `benchmarks.cub` had them."""
     kept = json.loads(RESULTS.read_text())["ours split 0"]
-    pairs, data = read_cub(arguments.folder)
+    pairs, data = read_cub(folder)
     split = split_of(pairs, 0)
     if (data, split_hash(pairs, split)) != (kept["data"], kept["split"]):
-        raise SystemExit(f"{arguments.folder} holds other data than {RESULTS.name} is about.")
+        raise SystemExit(f"{folder} holds other data than {RESULTS.name} is about.")
     training, valid, test = split.of(pairs)
     facts = kept["facts"]
     options = ZeroShotOptions(
@@ -106,16 +69,156 @@ def main() -> None:
         powers=(facts["power"],),
         class_shares=(facts["class share"],),
         neighbours=(facts["neighbours"],),
+        pair_count=facts.get("pair count", 0),
         root=facts["root"],
     )
-    found = train_zero_shot(training, valid, options)
-    report = found.evaluate(test)
-    assert test.label is not None
-    names = [name(label) for label in sorted(set(test.label))]
-    (arguments.out / "zero-shot-confusion.svg").write_text(confusion_svg(report, names))
-    text = examples(found, test, report, names)
-    footer = f"\nData {data}, split {kept['split']}, AP@50 {report.ap:.1f}.\n"
-    (arguments.out / "zero-shot-examples.md").write_text(text + footer)
+    assert test.group is not None
+    files = None
+    if images is not None:
+        with (folder / "pairs.jsonl").open() as lines:
+            listed = [json.loads(line)["file"] for line in lines]
+        # A group is the row of its picture in the table.
+        files = [images / listed[int(row)] for row in np.unique(test.group)]
+    about = f"Data {data}, split {kept['split']}"
+    return view(train_zero_shot(training, valid, options), test, files, about)
+
+
+def of_tree(folder: Path, images: Path | None) -> View:
+    """A model for a folder in Reed's layout, chosen on its validation classes."""
+    source = Source(
+        x="image",
+        y="text",
+        table=str(folder.absolute()),
+        layout="reed",
+        files=None if images is None else str(images.absolute()),
+    )
+    data = source.read()
+    training, valid, test = (data.part(part) for part in ("train", "valid", "test"))
+    found = train_zero_shot(training, valid, ZeroShotOptions(neighbours=(1, 3, 5)))
+    # Of what the files hold, wherever they are.
+    contents = (p.read_bytes() for p in sorted(folder.rglob("*")) if p.suffix in (".txt", ".jpg"))
+    about = f"Data {hash_of(*contents)}, split {split_hash(data.pairs, data.split)}"
+    files = [Path(path) for path in Searched.of(found.model, test).rows[:]]
+    return view(found, test, files, about)
+
+
+def view(found: ZeroShot, test: Pairs, files: list[Path] | None, about: str) -> View:
+    missing = [path for path in files or () if not path.is_file()]
+    if missing:
+        raise InputError(
+            f"{len(missing):,} of {len(files or ()):,} image files are missing, the first is "
+            f"{missing[0]}; --images must be the folder that has the folders of the classes."
+        )
+    searched = Searched.of(found.model, test, found.candidates)
+    return View(found, test, searched, found.evaluate(test), files, about)
+
+
+def class_examples(shown: View, *, each: int, k: int) -> list[Example]:
+    found = shown.searched
+    return pick_classes(
+        shown.report,
+        found.queries,
+        found.query_labels,
+        found.items,
+        found.item_labels,
+        shows=shown.files,
+        name="image",
+        each=each,
+        k=k,
+    )
+
+
+def markdown(shown: View, picture: str) -> str:
+    """What each class finds, and what some captions find."""
+    found, report = shown.searched, shown.report
+    names, truth = [name(label) for label in found.names], found.item_labels.numpy()
+    items = torch.nn.functional.normalize(found.items)
+    means, _ = class_means(found.queries, found.query_labels)
+    k = report.k
+    lines = [
+        "# Zero-shot retrieval: examples",
+        "",
+        "Classes of best, typical and worst precision, and the first eight pictures that each "
+        "found with all",
+        "of its captions. A dashed frame is a picture of another class.",
+        "",
+        f"![classes and what they found]({picture})",
+        "",
+        f"## One query a class, its first {k}",
+        "",
+    ]
+    lines += [f"| query: all captions of | right of {k} | the others |", "| --- " * 3 + "|"]
+    for c in report.precision.argsort(descending=True, stable=True).tolist():
+        best = truth[(items @ means[c]).topk(k).indices]
+        others = ", ".join(
+            f"{names[other]} {count}" for other, count in _counts(best[best != c]) if count > 1
+        )
+        lines.append(f"| {names[c]} | {int((best == c).sum())} | {others} |")
+    lines += ["", "## One caption as a query, its first five", ""]
+    assert shown.test.group is not None
+    first = np.unique(shown.test.group, return_index=True)[1]
+    for place in range(0, len(first), max(1, len(first) // 8)):
+        own = truth[place]
+        best = truth[(items @ found.queries[first[place]]).topk(min(5, len(items))).indices]
+        # Captions may not be passed on, so they are told by their place.
+        line = f"- first caption of test picture {place + 1}, {names[own]}: "
+        lines.append(line + ", ".join(f"**{names[c]}**" if c == own else names[c] for c in best))
+    return "\n".join([*lines, "", f"{shown.about}, AP@{k} {report.ap:.1f}.", ""])
+
+
+def page(shown: View, path: Path) -> None:
+    """All examples with their pictures inside one HTML file."""
+    found, texts = shown.searched, shown.test.column("text")
+    assert shown.test.group is not None
+    _, groups = np.unique(shown.test.group, return_inverse=True)
+    captions = pick_examples(
+        found.items,
+        found.queries,
+        x_items=shown.files,
+        y_items=texts,
+        groups=torch.from_numpy(groups),
+        names=("image", "text"),
+    )
+    write_report(
+        path,
+        title="Zero-shot retrieval: examples",
+        facts={"about": shown.about, "chosen": json.dumps(shown.found.facts)},
+        report=evaluate(shown.found.model, shown.test, bootstrap=0),
+        classes=shown.report,
+        examples=[*class_examples(shown, each=4, k=8), *captions],
+    )
+
+
+def _counts(classes: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Each class and how often it occurs, the most frequent first."""
+    values, counts = np.unique(classes, return_counts=True)
+    return [(int(values[i]), int(counts[i])) for i in np.argsort(-counts, kind="stable")]
+
+
+def main(given: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--images", type=Path)
+    parser.add_argument("--name", default="zero-shot")
+    arguments = parser.parse_args(given)
+    tree = (arguments.folder / "text_c10").is_dir()
+    shown = (of_tree if tree else of_cub)(arguments.folder, arguments.images)
+    out: Path = arguments.out
+    out.mkdir(parents=True, exist_ok=True)
+    stem = arguments.name
+    named = replace(shown.report, names=tuple(map(name, shown.report.names)))
+    (out / f"{stem}-confusion.svg").write_bytes(render(confusion_plot(named), "svg"))
+    figure = retrieval_figure(class_examples(shown, each=2, k=8), name=name)
+    picture = f"{stem}-examples.{'svg' if shown.files is None else 'jpg'}"
+    (out / f"{stem}-examples.md").write_text(markdown(shown, picture))
+    if shown.files is None:
+        (out / picture).write_bytes(render(figure, "svg"))
+        return
+    pillow = require("PIL.Image", extra="images", purpose="Writing pictures")
+    with pillow.open(io.BytesIO(render(figure, "png"))) as drawn:
+        drawn.convert("RGB").save(out / picture, quality=80)
+    page(shown, out / f"{stem}-examples.html")
 
 
 if __name__ == "__main__":

@@ -143,3 +143,40 @@ def test_classes_can_be_kept_apart(tmp_path: Path) -> None:
     assert len(set.union(*parts)) == 6
     with pytest.raises(InputError, match="split_by must be"):
         Source.from_mapping({**options, "split_by": "colour"})
+
+
+@pytest.mark.parametrize(
+    ("lists", "sizes"),
+    [
+        ({"train": "ab", "val": "c", "test": "d"}, (2, 1, 1)),
+        ({"train": "ab", "trainval": "abc", "val": "c", "test": "d"}, (2, 1, 1)),
+        ({"trainval": "abc", "test": "d"}, (2, 1, 1)),  # the validation class is drawn
+        ({"train": "abc", "test": "d"}, (2, 1, 1)),
+        ({}, (2, 1, 1)),
+    ],
+)
+def test_lists_of_classes(tmp_path: Path, lists: dict[str, str], sizes: tuple[int, ...]) -> None:
+    for name in "abcd":
+        (tmp_path / "text_c10" / name).mkdir(parents=True)
+        for number in (1, 2):
+            (tmp_path / "text_c10" / name / f"{number}.txt").write_text(f"bird {name}\nthe {name}")
+    for part, names in lists.items():
+        (tmp_path / f"{part}classes.txt").write_text("\n".join(names))
+    np.save(tmp_path / "x.npy", np.arange(8)[:, None])
+    for folder in (tmp_path, tmp_path / "text_c10"):
+        source = Source(
+            x="image=../x.npy" if folder != tmp_path else "image=x.npy",
+            y="text",
+            table=".",
+            layout="reed",
+            folder=str(folder),
+            valid=1,
+            test=1,
+        )
+        data = source.read()
+        labels = [set(data.part(part).label) for part in ("train", "valid", "test")]  # type: ignore[arg-type]
+        assert tuple(map(len, labels)) == sizes
+        assert len(set.union(*labels)) == 4
+        if lists:
+            assert labels[2] == {"d"}
+        assert data.pairs.column("image")[:].ravel().tolist() == np.repeat(np.arange(8), 2).tolist()

@@ -160,3 +160,30 @@ def test_without_simplemma_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(CcalError, match=r"needs the package simplemma; .*'ccal\[text\]'"):
         TfidfVectoriser().fit(["a dog"])
     assert TfidfVectoriser(min_count=1, lemmatise=False).fit(["a dog"]).vocabulary == ["a", "dog"]
+
+
+def test_pairs_of_words_are_those_of_scikit_learn() -> None:
+    texts = [text for text in TEXTS if text.strip()] * 2
+    ours = TfidfVectoriser(min_count=2, pair_count=2, lemmatise=False).fit(texts)
+    reference = TfidfVectorizer(
+        tokenizer=tokenise, token_pattern=None, lowercase=False, ngram_range=(1, 2)
+    ).fit(texts)
+    assert ours.vocabulary == sorted(reference.vocabulary_)
+    np.testing.assert_allclose(
+        ours.transform(texts), reference.transform(texts).toarray(), atol=1e-6
+    )
+    rare = TfidfVectoriser(min_count=2, pair_count=10**6, lemmatise=False).fit(texts)
+    assert rare.vocabulary == [word for word in ours.vocabulary if " " not in word]
+
+
+def test_pairs_are_kept_with_the_model() -> None:
+    first = TfidfVectoriser(min_count=1, pair_count=1, lemmatise=False).fit(["black wing", "wing"])
+    config = first.config()
+    again = TfidfVectoriser.from_config(**config)
+    assert again.pair_count == 1
+    np.testing.assert_array_equal(again.transform(["black wing"]), first.transform(["black wing"]))
+    # As models were saved before there were pairs.
+    del config["pair_count"]
+    assert TfidfVectoriser.from_config(**config).pair_count == 0
+    with pytest.raises(InputError, match="pair_count must be 0"):
+        TfidfVectoriser(pair_count=-1)

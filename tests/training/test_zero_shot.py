@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from ccal.training import (
     Settings,
     ZeroShotOptions,
     evaluate_zero_shot,
+    load_zero_shot,
     train,
     train_zero_shot,
 )
@@ -57,7 +59,7 @@ def test_linear_model_finds_unseen_classes_and_is_saved(tmp_path: Path) -> None:
     found = train_zero_shot(training, valid, SMALL)
     report = found.evaluate(test, k=5)
     assert report.ap > 40
-    assert len(report.classes) == 8
+    assert len(report.names) == 8
     assert found.facts["validation AP@5"] == round(found.evaluate(valid, k=5).ap, 2)
     found.model.save(tmp_path / "model")
     texts = test.column("text")[:5]
@@ -153,3 +155,97 @@ def test_what_cannot_be_is_refused() -> None:
     other = Pairs({"photo": valid.column("image"), "text": valid.column("text")}, label=valid.label)
     with pytest.raises(InputError, match="photo"):
         evaluate_zero_shot(model, other)
+
+
+def test_a_saved_model_searches_as_before(tmp_path: Path) -> None:
+    training, valid, test = birds()
+    found = train_zero_shot(training, valid, ZeroShotOptions(**{**vars(SMALL), "neighbours": (4,)}))
+    found.save(tmp_path / "birds")
+    again = load_zero_shot(tmp_path / "birds")
+    assert (again.neighbours, again.facts) == (4, found.facts)
+    items, texts = test.column("image")[::3], test.column("text")[:5]
+    candidates = again.candidates(items)
+    assert torch.equal(candidates, found.candidates(items))
+    cosines, rows = again.search(texts, candidates, k=7)
+    assert cosines.shape == rows.shape == (5, 7)
+    expected = torch.nn.functional.normalize(again.model.encode("text", texts)) @ candidates.mT
+    torch.testing.assert_close(cosines, expected.topk(7).values)
+    assert again.search(texts[:1], candidates, k=10_000)[1].shape == (1, len(items))
+    assert again.evaluate(test, k=5) == found.evaluate(test, k=5)
+
+
+def test_saving_again_leaves_one_model(tmp_path: Path) -> None:
+    training, valid, _ = birds(classes=24, images=4)
+    for neighbours in (1, 4):
+        options = ZeroShotOptions(**{**vars(SMALL), "neighbours": (neighbours,)})
+        train_zero_shot(training[:-12], valid, options).save(tmp_path)
+        train_zero_shot(training, valid, options).save(tmp_path)
+        assert len(list(tmp_path.iterdir())) == 3
+        assert load_zero_shot(tmp_path).neighbours == neighbours
+
+
+def test_what_is_no_zero_shot_model_is_refused(tmp_path: Path) -> None:
+    training, valid, _ = birds(classes=24, images=4)
+    found = train_zero_shot(training, valid, SMALL)
+    with pytest.raises(InputError, match=r"zero-shot\.json is missing"):
+        load_zero_shot(tmp_path)
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="nothing was written"):
+        found.save(tmp_path)
+    found.save(tmp_path / "birds")
+    (weights,) = (tmp_path / "birds").glob("relatives-*")
+    weights.write_bytes(weights.read_bytes()[:-8])
+    with pytest.raises(InputError, match="damaged"):
+        load_zero_shot(tmp_path / "birds")
+    config = tmp_path / "birds" / "zero-shot.json"
+    content = json.loads(config.read_text())
+    config.write_text(json.dumps({**content, "format": 9}))
+    with pytest.raises(InputError, match="has format 9"):
+        load_zero_shot(tmp_path / "birds")
+    found.save(tmp_path / "birds")
+    config.write_text(json.dumps({**json.loads(config.read_text()), "neighbours": 0}))
+    with pytest.raises(InputError, match="not what they were"):
+        load_zero_shot(tmp_path / "birds")
+
+
+def test_small_classes_lower_k() -> None:
+    training, valid, test = birds(classes=24, images=4)
+    found = train_zero_shot(training, valid, ZeroShotOptions(**{**vars(SMALL), "k": 50}))
+    assert "validation AP@4" in found.facts
+    assert found.evaluate(test).k == 4
+
+
+def test_pairs_of_words_tell_what_words_alone_cannot() -> None:
+    """All captions have the same words; only their order says which part has which colour."""
+    rng = np.random.default_rng(0)
+    colour = np.array([rng.permutation(4) for _ in range(40)])
+    codes = rng.normal(size=(4, 4, 24))
+    rows, texts, label = [], [], []
+    for c in np.repeat(np.arange(40), 6):
+        rows.append(codes[range(4), colour[c]].sum(0) + 0.5 * rng.normal(size=24))
+        order = rng.permutation(4)
+        texts.append(" with ".join(f"{COLOURS[colour[c, p]]} {PARTS[p]}" for p in order))
+        label.append(f"bird {c}")
+    pairs = Pairs({"image": np.stack(rows), "text": texts}, label=label)
+    training, valid, test = disjoint_split(pairs.label, valid=8, test=8, seed=0).of(pairs)  # type: ignore[arg-type]
+    alone, together = (
+        train_zero_shot(
+            training,
+            valid,
+            ZeroShotOptions(**{**vars(SMALL), "neighbours": (1,), "pair_count": count}),
+        )
+        for count in (0, 3)
+    )
+    assert together.facts["pair count"] == 3
+    assert together.evaluate(test).ap > 2 * alone.evaluate(test).ap
+
+
+def test_what_finds_classes_best_is_chosen_by_classes() -> None:
+    training, valid, _ = birds(classes=24, images=4)
+    settings = Settings(select="classes", max_epochs=2, min_count=1, train_on_all=False)
+    trained = train(settings, training, valid, progress=False)
+    name, scores = trained.facts["chosen"].rstrip(")").split(" (validation AP@k: ")
+    kept = dict(entry.rsplit(" ", 1) for entry in scores.split(", "))
+    assert list(kept) == ["linear CCA", "linear", "residual"]
+    features = PairFeatures(valid, trained.model.front_ends)
+    assert f"{validation_precision(trained.model, features):.1f}" == kept[name]

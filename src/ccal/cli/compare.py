@@ -48,6 +48,7 @@ def command(
         ),
     ] = None,
     files: o.Files = None,
+    layout: o.LayoutName = None,
     label: o.Label = None,
     group: o.Group = None,
     captions: o.Captions = None,

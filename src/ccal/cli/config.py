@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ccal.cli.options import FLAGS
+from ccal.cli.options import FLAGS, LAYOUT_VIEWS
 from ccal.errors import InputError
 from ccal.toml import read_toml
 
@@ -99,6 +99,8 @@ def _check(path: Path, train: Mapping[str, Any], data: Mapping[str, Any]) -> Non
                     Settings.from_mapping({key: value})
                 else:
                     names = {"x": "x.npy", "y": "y.npy", "table": "pairs.csv"}
+                    if key == "layout":
+                        names |= LAYOUT_VIEWS
                     Source.from_mapping({**names, key: value})
             except InputError as error:
                 raise InputError(f"{path} [{table}]: {error}") from error

@@ -17,6 +17,7 @@ from ccal.errors import InputError
 if TYPE_CHECKING:
     from ccal.data import Pairs
     from ccal.runs import Run
+    from ccal.sources import Data
 
 __all__ = ["NAME", "command"]
 
@@ -37,11 +38,19 @@ def command(
         ),
     ] = None,
     files: o.Files = None,
+    layout: o.LayoutName = None,
     label: o.Label = None,
     group: o.Group = None,
     captions: o.Captions = None,
     skip_bad_rows: o.SkipBadRows = None,
     split_column: o.SplitColumn = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column of classes in the run's own table, if it was trained without `--label`.",
+        ),
+    ] = None,
     ties: Annotated[
         Literal["optimistic", "pessimistic"],
         typer.Option(help="Equal scores count for the right candidate, or against it."),
@@ -79,6 +88,10 @@ def command(
 
     R@k: share of queries with their counterpart among the first k. MR: median rank. MRR: mean of
     1 / rank.
+
+    Pairs with labels also say how classes are found. AP@50: share of the class among the first 50
+    items, for one query a class (the mean of its texts) and for every text alone; and how many
+    items are nearest to the query of their own class.
     """
     from ccal.cli.work import judge, write_page
     from ccal.runs import Run
@@ -106,7 +119,7 @@ def command(
         write_page(report, title, judgement, facts, opened, shown=(model, pairs))
         if report.is_file():
             note(f"Wrote {report}")
-    print(json.dumps(judgement.as_dict(), indent=1) if as_json else judgement.report)
+    print(json.dumps(judgement.as_dict(), indent=1) if as_json else judgement)
     for text in judgement.warnings:
         note(f"warning: {text}")
 
@@ -123,6 +136,8 @@ def _pairs(run: Run, params: Mapping[str, Any]) -> tuple[Pairs, str, Pairs | Non
                 raise InputError(f"{error} Go on with --force.") from error
             note(f"warning: {error}")
         part = split or ("test" if len(data.split.test) else "valid")
+        if params["classes"] is not None:
+            data = _with_classes(run, data, params["classes"])
         pairs = data.pairs if part == "all" else data.part(part)
         if len(pairs) == 0:
             raise InputError(f"The split of {run.path} has no {part} pairs.")
@@ -130,6 +145,8 @@ def _pairs(run: Run, params: Mapping[str, Any]) -> tuple[Pairs, str, Pairs | Non
             # Validation pairs, too: training chooses by them, and may train on them in the end.
             note(f"warning: training has used {part} pairs; new ones may do worse.")
         return pairs, part, data.part("train")
+    if params["classes"] is not None:
+        raise InputError("--classes is for the run's own pairs; for others there is --label.")
     # Other pairs: nothing to train on, so a random split has nothing to say.
     source = make_source({**params, "valid": "0", "test": "0"}, {})
     data = source.read()
@@ -148,3 +165,22 @@ def _pairs(run: Run, params: Mapping[str, Any]) -> tuple[Pairs, str, Pairs | Non
     if len(pairs) == 0:
         raise InputError(f"There are no {part} pairs in these data.")
     return pairs, part, None
+
+
+def _with_classes(run: Run, data: Data, column: str) -> Data:
+    """The same pairs and split, with the labels in a column of the run's table."""
+    from dataclasses import replace
+
+    from ccal.data import Pairs
+
+    if run.source.table is None or run.source.layout is not None:
+        raise InputError(f"--classes {column}: the pairs of {run.path} come from no table.")
+    labelled = replace(run.source, label=column).read().pairs
+    if len(labelled) != len(data.pairs):
+        raise InputError(
+            f"--classes {column}: {len(data.pairs) - len(labelled):,} of {len(data.pairs):,} pairs "
+            "have no class in this column."
+        )
+    columns = {name: data.pairs.column(name) for name in data.pairs.names}
+    pairs = Pairs(columns, label=labelled.label, group=data.pairs.group)
+    return replace(data, pairs=pairs)

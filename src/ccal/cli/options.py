@@ -10,6 +10,7 @@ import typer
 __all__ = [
     "DATA",
     "FLAGS",
+    "LAYOUT_VIEWS",
     "BatchSize",
     "Captions",
     "Config",
@@ -18,6 +19,7 @@ __all__ = [
     "Files",
     "Group",
     "Label",
+    "LayoutName",
     "LearningRate",
     "MethodName",
     "NoReport",
@@ -25,6 +27,7 @@ __all__ = [
     "PresetName",
     "Quiet",
     "RunFolder",
+    "Select",
     "Set",
     "SkipBadRows",
     "SplitBy",
@@ -41,13 +44,25 @@ _PAIRS, _SPLIT, _TRAINING = "The pairs", "Their split", "Training"
 
 # Written out, since their home imports torch, which takes seconds; a test compares them.
 MethodName = Literal["refined", "ccal", "dcca", "learned", "linear"]
-PresetName = Literal["default", "paper", "iapr-tc12", "flickr30k", "cub-cnn", "cub-crnn"]
+PresetName = Literal[
+    "default",
+    "paper",
+    "iapr-tc12",
+    "flickr30k",
+    "cub-cnn",
+    "cub-crnn",
+    "nottingham",
+    "nottingham-10pct",
+]
 
 DATA = (
-    *("table", "x", "y", "files", "label", "group", "captions", "skip_bad_rows"),
+    *("table", "layout", "x", "y", "files", "label", "group", "captions", "skip_bad_rows"),
     *("split_column", "split_by", "valid", "test", "split_seed"),
 )
 """Options that describe a `Source`, by the names of its fields."""
+
+LAYOUT_VIEWS = {"x": "image", "y": "text"}
+"""What x and y are of a published data set, unless a person says so."""
 
 FLAGS = {
     "method": "method",
@@ -56,6 +71,7 @@ FLAGS = {
     "batch_size": "batch_size",
     "learning_rate": "learning_rate",
     "precision": "precision",
+    "select": "select",
     "seed": "seed",
 }
 """Options that are a setting of their own: parameter of the command -> field of `Settings`."""
@@ -70,6 +86,16 @@ Table = Annotated[
         show_default=False,
         help="A .csv, .tsv, .jsonl or .parquet file with one pair a row. Without it, `--x` and "
         "`--y` are array files.",
+    ),
+]
+LayoutName = Annotated[
+    Literal["reed"] | None,
+    typer.Option(
+        "--layout",
+        rich_help_panel=_PAIRS,
+        help="TABLE is the folder of a published data set: CUB or Flowers of Reed et al. "
+        "(text_c10/, lists of classes, images/ or jpg/). `--x image=features.npy` takes features "
+        "of its images instead.",
     ),
 ]
 X = Annotated[
@@ -210,6 +236,15 @@ Precision = Annotated[
         rich_help_panel=_TRAINING,
         show_default="float32",
         help="bf16 is faster where the hardware knows it.",
+    ),
+]
+Select = Annotated[
+    Literal["both", "x->y", "y->x", "classes"] | None,
+    typer.Option(
+        rich_help_panel=_TRAINING,
+        show_default="both",
+        help="What decides on the validation pairs: MRR of one direction or both, or `classes`: "
+        "AP@50 of classes, for labels that training does not see.",
     ),
 ]
 NoReport = Annotated[

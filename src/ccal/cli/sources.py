@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccal.cli.console import note
-from ccal.cli.options import DATA
+from ccal.cli.options import DATA, LAYOUT_VIEWS
 from ccal.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,12 +32,15 @@ def make_source(params: Mapping[str, Any], file: Mapping[str, Any]) -> Source:
             given[name] = _size(f"--{name}", given[name])
     if "table" in given:
         given["table"] = str(given["table"])
+    if given.get("layout", file.get("layout")) is not None:
+        given = {**{k: v for k, v in LAYOUT_VIEWS.items() if k not in file}, **given}
     values: dict[str, Any] = {**file, **given}
     if values.get("x") is None or values.get("y") is None:
         lacking = " and ".join(f"--{name}" for name in ("x", "y") if values.get(name) is None)
         raise InputError(
             f"{lacking} missing: which two things belong together? For arrays: --x images.npy "
-            "--y texts.npy; for a table: pairs.csv --x image --y text."
+            "--y texts.npy; for a table: pairs.csv --x image --y text; for a published data set: "
+            "its folder and --layout."
         )
     here = os.getcwd()
     if file.get("folder", here) != here:

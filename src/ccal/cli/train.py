@@ -40,6 +40,7 @@ def command(
         ),
     ] = None,
     files: o.Files = None,
+    layout: o.LayoutName = None,
     label: o.Label = None,
     group: o.Group = None,
     captions: o.Captions = None,
@@ -72,6 +73,7 @@ def command(
     batch_size: o.BatchSize = None,
     learning_rate: o.LearningRate = None,
     precision: o.Precision = None,
+    select: o.Select = None,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -101,6 +103,9 @@ def command(
     `ccal train --x images.npy --y texts.npy -o runs/first`
 
     `ccal train pairs.jsonl --x image=features.npy --y text=captions --method ccal`
+
+    `ccal train birds.jsonl --x image=features.npy --y text=captions --label class --split-by label
+    --select classes`
 
     `ccal train --resume -o runs/first`
 
@@ -140,7 +145,7 @@ def _work(run: Run, data: Data, params: Mapping[str, Any]) -> None:
         return
     if judgement.part == "valid":
         note("There are no test pairs; these are the validation pairs, seen while training.")
-    print(judgement.report)
+    print(judgement)
     for text in judgement.warnings:
         note(f"warning: {text}")
     if not params["quiet"]:

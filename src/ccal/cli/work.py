@@ -11,18 +11,23 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ccal.cli.console import StoppedError, note
-from ccal.cli.embedded import Embedded
+from ccal.cli.examples import find_examples
 from ccal.distributed import rank
 from ccal.errors import CcalError, InputError
-from ccal.evaluation import CorrelationStructure, Report, collapse_warning, correlation_structure
-from ccal.training import evaluate, train
+from ccal.evaluation import (
+    ClassReport,
+    CorrelationStructure,
+    Report,
+    collapse_warning,
+    correlation_structure,
+)
+from ccal.training import evaluate, evaluate_zero_shot, train
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from ccal.data import Pairs
     from ccal.model import DualEncoder
-    from ccal.reports import Example
     from ccal.runs import Run
     from ccal.sources import Data
 
@@ -33,12 +38,19 @@ _ROWS = 10_000
 
 @dataclass(frozen=True)
 class Judgement:
-    """How good a model is on some pairs, and what the embeddings look like."""
+    """How good a model is on some pairs, and what the embeddings look like; print it for a table.
+
+    `classes` says how classes are found, if the pairs have labels.
+    """
 
     part: str
     report: Report
     structure: CorrelationStructure | None
     warnings: tuple[str, ...]
+    classes: ClassReport | None = None
+
+    def __str__(self) -> str:
+        return str(self.report) if self.classes is None else f"{self.report}\n\n{self.classes}"
 
     def as_dict(self) -> dict[str, Any]:
         """Numbers and names only, ready for JSON."""
@@ -52,6 +64,8 @@ class Judgement:
                 "dimensions": len(self.structure.train),
                 "pairs": self.structure.samples,
             }
+        if self.classes is not None:
+            content["classes"] = self.classes.as_dict()
         return {**content, "warnings": list(self.warnings)}
 
 
@@ -112,7 +126,10 @@ def judge(
     ties: Literal["optimistic", "pessimistic"] = "optimistic",
     bootstrap: int = 1000,
 ) -> Judgement:
-    """Evaluate a model on pairs; with training pairs also its canonical correlations."""
+    """Evaluate a model on pairs; with training pairs also its canonical correlations.
+
+    Pairs with labels say how classes are found, too.
+    """
     x, y = _embed(model, pairs)
     problem = collapse_warning(x, y, names=model.modalities)
     if problem:
@@ -121,7 +138,8 @@ def judge(
     structure = None
     if train is not None and len(train) > x.shape[1] + 1 and len(pairs) > 1:
         structure = correlation_structure(*_embed(model, train), held_out=(x, y))
-    return Judgement(part, report, structure, (problem,) if problem else ())
+    classes = None if pairs.label is None else evaluate_zero_shot(model, pairs)
+    return Judgement(part, report, structure, (problem,) if problem else (), classes)
 
 
 def write_page(
@@ -154,7 +172,8 @@ def write_page(
             report=judgement.report,
             records=records,
             structures=structures,
-            examples=_examples(*shown, judgement),
+            examples=find_examples(*shown, judgement.report, judgement.classes),
+            classes=judgement.classes,
             warnings=judgement.warnings,
         )
         if plots:
@@ -163,6 +182,7 @@ def write_page(
                 report=judgement.report,
                 records=records,
                 structures=structures,
+                classes=judgement.classes,
             )
     except InputError:
         raise
@@ -170,27 +190,6 @@ def write_page(
         note(f"warning: no report was written. {error}")
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror}).") from error
-
-
-def _examples(model: DualEncoder, pairs: Pairs, judgement: Judgement) -> list[Example]:
-    """Queries with what they found, if a person could read any of it."""
-    from ccal.reports import pick_examples
-
-    if not any(pairs.column(name).is_text for name in pairs.names):
-        return []
-    found = Embedded.of(model, pairs)
-    x_items, y_items = (
-        [Path(path) for path in rows[:]] if rows.files else rows for rows in found.rows
-    )
-    return pick_examples(
-        found.x,
-        found.y,
-        x_items=x_items,
-        y_items=y_items,
-        groups=found.groups,
-        ties=judgement.report.ties,
-        names=found.names,
-    )
 
 
 def _facts(run: Run, model: DualEncoder) -> dict[str, str]:

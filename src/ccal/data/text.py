@@ -7,6 +7,7 @@ import unicodedata
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -71,13 +72,17 @@ class TfidfVectoriser:
     paper: 5 for Flickr30k, 3 for IAPR TC-12). The value of a word before scaling to length 1 is
     `tf * (ln((1 + n) / (1 + df)) + 1)`, with tf its count in the text, or `1 + ln(count)` if
     `sublinear`, and df the number of the n training texts that contain it. Unknown words are
-    ignored; a text without a known word gives a row of zeros, counted in `empty_texts`.
+    ignored; a text without a known word gives a row of zeros, counted in `empty_texts`. With
+    `pair_count`, two neighbouring words that occur so often together count as a word of their own,
+    which tells "black wing, white belly" from "white wing, black belly".
 
     >>> tfidf = TfidfVectoriser(min_count=2).fit(["Two dogs run.", "A dog ran.", "A cat"])
     >>> tfidf.vocabulary
     ['a', 'dog', 'run']
     >>> tfidf.transform(["dogs", "zebra"]), tfidf.empty_texts
     (array([[0., 1., 0.], [0., 0., 0.]], dtype=float32), 1)
+    >>> TfidfVectoriser(min_count=2, pair_count=2).fit(["A dog", "A dog ran.", "A cat"]).vocabulary
+    ['a', 'a dog', 'dog']
     """
 
     def __init__(
@@ -87,10 +92,14 @@ class TfidfVectoriser:
         sublinear: bool = False,
         lemmatise: bool = True,
         language: str = "en",
+        pair_count: int = 0,
     ) -> None:
         if min_count < 1:
             raise InputError(f"min_count must be 1 or more, got {min_count}.")
+        if pair_count < 0:
+            raise InputError(f"pair_count must be 0 (no pairs) or more, got {pair_count}.")
         self.min_count = min_count
+        self.pair_count = pair_count
         self.sublinear = sublinear
         self.lemmatise = lemmatise
         self.language = language
@@ -108,7 +117,12 @@ class TfidfVectoriser:
             words = self.words(text)
             occurrences.update(words)
             documents.update(set(words))
-        kept = sorted(w for w, count in occurrences.items() if count >= self.min_count)
+        # No word has a space in it.
+        kept = sorted(
+            word
+            for word, count in occurrences.items()
+            if count >= (self.pair_count if " " in word else self.min_count)
+        )
         if not kept:
             raise InputError(
                 f"no word occurs {self.min_count} times in the {n} training texts "
@@ -133,9 +147,12 @@ class TfidfVectoriser:
         return self._weigh(columns)
 
     def words(self, text: str) -> list[str]:
-        """The words of a text as the vocabulary spells them."""
+        """The words of a text as the vocabulary spells them, then the pairs, if wanted."""
         words = tokenise(text)
-        return lemmatise(words, self.language) if self.lemmatise else words
+        words = lemmatise(words, self.language) if self.lemmatise else words
+        if not self.pair_count:
+            return words
+        return words + [" ".join(pair) for pair in pairwise(words)]
 
     def config(self) -> dict[str, Any]:
         """Everything `from_config` needs, as plain values for JSON."""
@@ -146,6 +163,7 @@ class TfidfVectoriser:
             "sublinear": self.sublinear,
             "lemmatise": self.lemmatise,
             "language": self.language,
+            "pair_count": self.pair_count,
             "simplemma": simplemma_version() if self.lemmatise else None,
             "vocabulary": list(self.vocabulary),
             "idf": self.idf.tolist(),
@@ -164,7 +182,9 @@ class TfidfVectoriser:
         missing = [k for k in (*options, "simplemma", "vocabulary", "idf") if k not in config]
         if missing:
             raise InputError(f"the TF-IDF config lacks {', '.join(missing)}.")
-        vectoriser = cls(**{name: config[name] for name in options})
+        # Models from before there were pairs do not mention them.
+        given = {name: config[name] for name in options}
+        vectoriser = cls(**given, pair_count=config.get("pair_count", 0))
         vocabulary, idf = list(config["vocabulary"]), np.array(config["idf"], dtype=np.float64)
         if idf.shape != (len(vocabulary),) or len(set(vocabulary)) != len(vocabulary):
             raise InputError(

@@ -2,14 +2,19 @@
 
 - `evaluate_embeddings`: both directions, R@k, MR, MRR, mean rank, with intervals: a `Report`.
 - `two_way_ranks`, `Measures`: its two halves, the ranks and what is said of them.
-- `class_average_precision`, `item_average_precision`: AP@k over classes (zero-shot retrieval).
+- `class_average_precision`, `class_precisions`, `item_average_precision`: AP@k over classes
+  (zero-shot retrieval).
 - `evaluate_classes`: classes find their items and items their class: a `ClassReport`.
 - `export_trec`: runs and judgements for trec_eval, ranx and their kin.
 - `correlation_structure`, `chance_correlation`, `effective_rank`, `collapse_warning`: diagnostics.
 """
 
-from ccal.evaluation.average_precision import class_average_precision, item_average_precision
-from ccal.evaluation.classes import ClassReport, class_means, evaluate_classes
+from ccal.evaluation.average_precision import (
+    class_average_precision,
+    class_precisions,
+    item_average_precision,
+)
+from ccal.evaluation.classes import ClassReport, class_means, evaluate_classes, reachable_k
 from ccal.evaluation.diagnostics import (
     CorrelationStructure,
     chance_correlation,
@@ -32,6 +37,7 @@ __all__ = [
     "chance_correlation",
     "class_average_precision",
     "class_means",
+    "class_precisions",
     "collapse_warning",
     "correlation_structure",
     "effective_rank",
@@ -39,5 +45,6 @@ __all__ = [
     "evaluate_embeddings",
     "export_trec",
     "item_average_precision",
+    "reachable_k",
     "two_way_ranks",
 ]

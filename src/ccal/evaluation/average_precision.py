@@ -8,7 +8,7 @@ from torch import Tensor
 from ccal.errors import InputError
 from ccal.evaluation.inputs import Array, embeddings, labels, unit_pair
 
-__all__ = ["class_average_precision", "item_average_precision"]
+__all__ = ["class_average_precision", "class_precisions", "item_average_precision"]
 
 
 def class_average_precision(
@@ -26,13 +26,26 @@ def class_average_precision(
     ...                         items, torch.tensor([0, 0, 1, 1]), k=2)
     100.0
     """
+    return class_precisions(queries, query_labels, items, item_labels, k=k).mean().item()
+
+
+def class_precisions(
+    queries: Array, query_labels: Array, items: Array, item_labels: Array, *, k: int = 50
+) -> Tensor:
+    """The precision (c,) in % of each class, ascending by label, whose mean is AP@k.
+
+    >>> items = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.8, 0.1]])
+    >>> truth = torch.tensor([0, 0, 1, 1])
+    >>> class_precisions(items[[0, 3]], torch.tensor([0, 1]), items, truth, k=2)
+    tensor([100.,  50.], dtype=torch.float64)
+    """
     rows = embeddings(queries, "queries")
     classes, place = labels(query_labels, rows, "query_labels", "queries").unique(
         return_inverse=True
     )
     means = rows.new_zeros(len(classes), rows.shape[1]).index_add_(0, place, rows)
     means /= torch.bincount(place)[:, None]
-    return _mean_precision(means, classes, items, item_labels, k)
+    return _precisions(means, classes, items, item_labels, k)
 
 
 def item_average_precision(
@@ -47,12 +60,14 @@ def item_average_precision(
     >>> item_average_precision(items, truth, items, truth, k=2)
     75.0
     """
-    return _mean_precision(embeddings(queries, "queries"), query_labels, items, item_labels, k)
+    rows = embeddings(queries, "queries")
+    return _precisions(rows, query_labels, items, item_labels, k).mean().item()
 
 
-def _mean_precision(
+def _precisions(
     queries: Tensor, query_labels: Array, items: Array, item_labels: Array, k: int
-) -> float:
+) -> Tensor:
+    """The mean precision (c,) in % of the queries of each class."""
     x, y = unit_pair(queries, items, ("queries", "items"))
     wanted = labels(query_labels, x, "query_labels", "queries")
     given = labels(item_labels, y, "item_labels", "items")
@@ -72,4 +87,4 @@ def _mean_precision(
     classes, place = wanted.unique(return_inverse=True)
     precision = hits.double().mean(1)
     sums = precision.new_zeros(len(classes)).index_add_(0, place, precision)
-    return 100 * (sums / torch.bincount(place)).mean().item()
+    return 100 * sums / torch.bincount(place)

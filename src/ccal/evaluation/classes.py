@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ccal.errors import InputError
-from ccal.evaluation.average_precision import class_average_precision, item_average_precision
+from ccal.evaluation.average_precision import class_precisions, item_average_precision
 from ccal.evaluation.inputs import Array, embeddings, labels, unit_pair
 
-__all__ = ["ClassReport", "class_means", "evaluate_classes"]
+__all__ = ["ClassReport", "class_means", "evaluate_classes", "reachable_k"]
 
 
 @dataclass(frozen=True)
 class ClassReport:
-    """How classes find their items, and items their class; all shares in %.
+    """How classes find their items, and items their class; all shares in %. Print it for a table.
 
     Attributes:
         k: of AP@k.
@@ -24,7 +26,9 @@ class ClassReport:
         ap_single: AP@k with each query on its own, the mean over classes of their mean.
         accuracy: items whose nearest class is their own.
         accuracy_5: items whose class is among the nearest five.
-        classes: (c,) the labels, ascending.
+        queries: their number.
+        items: their number.
+        names: (c,) of the classes, in the order of their labels.
         precision: (c,) precision among the first k of each class; its mean is `ap`.
         confusion: (c, c) the share of the items of a row's class that are nearest to a column's.
     """
@@ -34,25 +38,42 @@ class ClassReport:
     ap_single: float
     accuracy: float
     accuracy_5: float
-    classes: Tensor
-    precision: Tensor
-    confusion: Tensor
+    queries: int
+    items: int
+    names: tuple[str, ...]
+    precision: Tensor = field(repr=False, compare=False)
+    confusion: Tensor = field(repr=False, compare=False)
 
-    def as_dict(self) -> dict[str, float]:
-        """The four numbers by name."""
-        names = ("ap", "ap_single", "accuracy", "accuracy_5")
-        return {name: getattr(self, name) for name in names}
+    def as_dict(self) -> dict[str, Any]:
+        """Numbers and names only, ready for JSON."""
+        scalars = ("k", "ap", "ap_single", "accuracy", "accuracy_5", "queries", "items")
+        return {
+            **{name: getattr(self, name) for name in scalars},
+            "precision": dict(zip(self.names, self.precision.tolist(), strict=True)),
+            "confused": [list(pair) for pair in self.confused()],
+        }
 
-    def confused(self, count: int = 10) -> list[tuple[int, int, float]]:
+    def confused(self, count: int = 10) -> list[tuple[str, str, float]]:
         """The pairs of different classes that are confused most: (true, taken for, share in %)."""
-        labels = self.classes.tolist()
         pairs = [
             (true, taken, share)
-            for true, row in zip(labels, self.confusion.tolist(), strict=True)
-            for taken, share in zip(labels, row, strict=True)
-            if true != taken
+            for true, row in zip(self.names, self.confusion.tolist(), strict=True)
+            for taken, share in zip(self.names, row, strict=True)
+            if true != taken and share
         ]
         return sorted(pairs, key=lambda pair: -pair[2])[:count]
+
+    def __str__(self) -> str:
+        rows = {
+            f"AP@{self.k}, one query a class": self.ap,
+            f"AP@{self.k}, every query alone": self.ap_single,
+            "item -> class, right at once": self.accuracy,
+            "item -> class, among five": self.accuracy_5,
+        }
+        width = max(map(len, rows))
+        lines = [f"{name.ljust(width)}  {value:5.1f}" for name, value in rows.items()]
+        counts = f"{len(self.names):,} classes, {self.queries:,} queries, {self.items:,} items"
+        return "\n".join([*lines, f"In %; {counts}."])
 
 
 def class_means(rows: Array, row_labels: Array) -> tuple[Tensor, Tensor]:
@@ -68,13 +89,30 @@ def class_means(rows: Array, row_labels: Array) -> tuple[Tensor, Tensor]:
     return means / torch.bincount(place)[:, None], classes
 
 
+def reachable_k(item_labels: Array, k: int) -> int:
+    """k, or the size of the largest class if that is less: beyond it no query could be all right.
+
+    >>> reachable_k(torch.tensor([3, 3, 5]), 50)
+    2
+    """
+    _, sizes = torch.as_tensor(item_labels).unique(return_counts=True)
+    return min(k, int(sizes.max()))
+
+
 def evaluate_classes(
-    queries: Array, query_labels: Array, items: Array, item_labels: Array, *, k: int = 50
+    queries: Array,
+    query_labels: Array,
+    items: Array,
+    item_labels: Array,
+    *,
+    k: int = 50,
+    names: Sequence[str] | None = None,
 ) -> ClassReport:
     """Both directions between `queries` (q, d), such as captions, and `items` (n, d), by cosine.
 
     Queries and items have integer labels of the same classes. Means of a class's queries are taken
-    of the rows as given: scale them to length 1 first if all should count alike.
+    of the rows as given: scale them to length 1 first if all should count alike. `names` are those
+    of the classes, in the order of their labels, which stand for themselves otherwise.
 
     >>> items = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.8, 0.1]])
     >>> report = evaluate_classes(items, torch.tensor([0, 0, 1, 1]),
@@ -82,7 +120,13 @@ def evaluate_classes(
     >>> report.ap, report.accuracy
     (100.0, 75.0)
     >>> report.confused(1)
-    [(1, 0, 50.0)]
+    [('1', '0', 50.0)]
+    >>> print(report)
+    AP@2, one query a class       100.0
+    AP@2, every query alone        75.0
+    item -> class, right at once   75.0
+    item -> class, among five     100.0
+    In %; 2 classes, 4 queries, 4 items.
     """
     means, classes = class_means(queries, query_labels)
     x, y = unit_pair(items, means, ("items", "queries"))
@@ -92,6 +136,8 @@ def evaluate_classes(
         raise InputError(
             f"{len(unknown)} classes have items but no queries, the first is {int(unknown[0])}."
         )
+    if names is not None and len(names) != len(classes):
+        raise InputError(f"There are {len(classes)} classes, but {len(names)} names.")
     place = torch.searchsorted(classes, truth)
     nearest = (x @ y.mT).topk(min(5, len(classes))).indices
     hits = nearest == place[:, None]
@@ -99,17 +145,16 @@ def evaluate_classes(
     ones = torch.ones(len(place), dtype=torch.float64, device=x.device)
     confusion.index_put_((place, nearest[:, 0]), ones, accumulate=True)
     given = (query_labels, items, item_labels)
-    precision = [
-        class_average_precision(mean[None], label[None], items, item_labels, k=k)
-        for mean, label in zip(means, classes, strict=True)
-    ]
+    precision = class_precisions(queries, *given, k=k)
     return ClassReport(
         k=k,
-        ap=class_average_precision(queries, *given, k=k),
+        ap=precision.mean().item(),
         ap_single=item_average_precision(queries, *given, k=k),
         accuracy=100 * hits[:, 0].double().mean().item(),
         accuracy_5=100 * hits.any(1).double().mean().item(),
-        classes=classes,
-        precision=torch.tensor(precision, dtype=torch.float64),
+        queries=len(queries),
+        items=len(x),
+        names=tuple(map(str, classes.tolist() if names is None else names)),
+        precision=precision,
         confusion=100 * confusion / confusion.sum(1, keepdim=True).clamp_min(1),
     )

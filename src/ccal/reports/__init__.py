@@ -1,12 +1,15 @@
 """Plots and pages that show how a training or a comparison went. Needs `ccal[plots]`.
 
-- `training_curves`, `correlation_plot`, `rank_plot`, `comparison_plot`: figures of matplotlib.
+- `training_curves`, `correlation_plot`, `rank_plot`, `confusion_plot`, `comparison_plot`: figures.
 - `pick_examples`, `Example`, `Hit`: queries with what they found, the best, the typical, the worst.
+- `pick_classes`: classes as queries, in the same way.
 - `save_plots`: the figures as PNG and SVG files.
 - `write_report`, `write_comparison`: one self-contained HTML file.
 """
 
+from ccal.reports.class_examples import pick_classes
 from ccal.reports.comparison import comparison_plot
+from ccal.reports.confusion import confusion_plot
 from ccal.reports.correlation import correlation_plot
 from ccal.reports.curves import training_curves
 from ccal.reports.examples import Example, Hit, pick_examples
@@ -18,7 +21,9 @@ __all__ = [
     "Example",
     "Hit",
     "comparison_plot",
+    "confusion_plot",
     "correlation_plot",
+    "pick_classes",
     "pick_examples",
     "rank_plot",
     "save_plots",

@@ -17,6 +17,7 @@ from ccal.reports.epochs import (
     by_stage,
     column,
     numbers,
+    scores,
 )
 from ccal.reports.style import (
     INK,
@@ -48,6 +49,8 @@ def training_curves(
 ) -> Figure:
     """Loss with the drops of the learning rate, and validation MRR with the best epoch.
 
+    A run that chose by classes has their AP@50 (`score`, in %) in place of the MRR.
+
     `records` are the lines of metrics.jsonl, one an epoch: `stage`, `epoch`, `loss`,
     `learning_rate`, `mrr_x_to_y` and `mrr_y_to_x` (shares from 0 to 1). What is missing, None or
     not finite leaves a gap. An epoch that is there twice, as after a resumed run, counts as it was
@@ -66,12 +69,14 @@ def training_curves(
             return figure
         beside = width >= 6
         figure = new_figure(width, 3.1 if beside else 5.4)
-        losses, scores = figure.subplots(1, 2) if beside else figure.subplots(2, 1)
+        losses, judged = figure.subplots(1, 2) if beside else figure.subplots(2, 1)
         panel(losses, "Training loss", x="epoch")
-        panel(scores, "Validation MRR (%)", x="epoch")
+        by_class = scores(stages) != SCORES
+        title = "Validation AP@k of classes (%)" if by_class else "Validation MRR (%)"
+        panel(judged, title, x="epoch")
         _draw_losses(losses, stages)
-        _draw_scores(scores, stages, directions)
-        for axes in (losses, scores):
+        _draw_scores(judged, stages, ("all classes",) if by_class else directions)
+        for axes in (losses, judged):
             _whole_epochs(axes, stages)
     return figure
 
@@ -146,11 +151,12 @@ def _short(rate: float) -> str:
     return f"{rate:g}" if rate >= 0.01 else f"{float(mantissa):g}e{int(exponent)}"
 
 
-def _draw_scores(axes: Axes, stages: Stages, directions: tuple[str, str]) -> None:
+def _draw_scores(axes: Axes, stages: Stages, directions: tuple[str, ...]) -> None:
     lines: list[Line2D] = []
     labels: list[str] = []
+    names = scores(stages)
     for index, (stage, records) in enumerate(stages.items()):
-        for which, (name, direction) in enumerate(zip(SCORES, directions, strict=True)):
+        for which, (name, direction) in enumerate(zip(names, directions, strict=True)):
             y = column(records, name)
             if not np.isfinite(y).any():
                 continue
@@ -171,14 +177,14 @@ def _draw_scores(axes: Axes, stages: Stages, directions: tuple[str, str]) -> Non
     if best is None:
         _say(axes, "no validation was recorded")
         return
-    _mark_best(axes, stages[best[0]], best[1])
+    _mark_best(axes, stages[best[0]], best[1], names)
     label_legend(axes, lines, labels, loc="best")
 
 
-def _mark_best(axes: Axes, records: Sequence[Record], epoch: int) -> None:
+def _mark_best(axes: Axes, records: Sequence[Record], epoch: int, names: Sequence[str]) -> None:
     place = numbers(records).tolist().index(epoch)
     axes.axvline(epoch, color=MUTED, linewidth=0.9, zorder=1)
-    for which, name in enumerate(SCORES):
+    for which, name in enumerate(names):
         colour, marker = look(which)
         axes.plot([epoch], [column(records, name)[place]], marker, color=colour, markersize=5)
     # The label lies on the side of the line that has more room.

@@ -11,7 +11,17 @@ from numpy.typing import NDArray
 
 from ccal.errors import InputError
 
-__all__ = ["SCORES", "Floats", "Record", "Stages", "best_epoch", "by_stage", "column", "numbers"]
+__all__ = [
+    "SCORES",
+    "Floats",
+    "Record",
+    "Stages",
+    "best_epoch",
+    "by_stage",
+    "column",
+    "numbers",
+    "scores",
+]
 
 Floats = NDArray[np.float64]
 Record = Mapping[str, Any]
@@ -38,6 +48,12 @@ def by_stage(records: Sequence[Record]) -> dict[str, list[Record]]:
     return {stage: [epochs[epoch] for epoch in sorted(epochs)] for stage, epochs in found.items()}
 
 
+def scores(stages: Stages) -> tuple[str, ...]:
+    """What decided: the score of the classes, in %, if one was recorded, else both MRR."""
+    scored = any(np.isfinite(column(records, "score")).any() for records in stages.values())
+    return ("score",) if scored else SCORES
+
+
 def numbers(records: Sequence[Record]) -> Floats:
     """The number of each epoch."""
     return np.array([float(record["epoch"]) for record in records])
@@ -59,7 +75,7 @@ def column(records: Sequence[Record], name: str) -> Floats:
 
 
 def best_epoch(stages: Stages) -> tuple[str, int] | None:
-    """Stage and epoch of the highest validation MRR, both directions averaged; None without any.
+    """Stage and epoch of the highest validation score or MRR, both directions averaged, or None.
 
     Of equals it is the last, as in training.
 
@@ -70,7 +86,7 @@ def best_epoch(stages: Stages) -> tuple[str, int] | None:
     best: tuple[int, float] = (0, 0.0)
     place = None
     for stage, records in stages.items():
-        pairs = np.stack([column(records, name) for name in SCORES], axis=1)
+        pairs = np.stack([column(records, name) for name in scores(stages)], axis=1)
         for record, pair in zip(records, pairs, strict=True):
             known = pair[np.isfinite(pair)]
             # One direction alone does not compare with the mean of two.

@@ -13,7 +13,7 @@ from ccal.errors import InputError
 from ccal.evaluation import Ties, two_way_ranks
 from ccal.evaluation.inputs import Array, group_rows, unit_pair
 
-__all__ = ["Example", "Hit", "Item", "Items", "Kind", "pick_examples"]
+__all__ = ["Example", "Hit", "Item", "Items", "Kind", "choose", "pick_examples", "shown"]
 
 Item = str | Path
 """How a thing is shown: a text, or the path of an image file."""
@@ -31,12 +31,16 @@ class Items(Protocol):
 
 @dataclass(frozen=True)
 class Hit:
-    """One thing that was found: its `rank` from 1, its cosine, and whether it is a counterpart."""
+    """One thing that was found: its `rank` from 1, its cosine, and whether it is a counterpart.
+
+    `note` is what else to say of it, such as its class.
+    """
 
     item: Item
     rank: int
     score: float
     right: bool
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,8 @@ class Example:
     """A query, what came first, and its counterpart.
 
     `rank` is that of the counterpart by the rules of `two_way_ranks`; `counterpart` is the one of
-    highest score if there are several. `hits` are in the order of their scores.
+    highest score if there are several. `hits` are in the order of their scores. `note` is to be
+    said of the query in place of that rank.
     """
 
     direction: str
@@ -53,6 +58,7 @@ class Example:
     rank: int
     hits: tuple[Hit, ...]
     counterpart: Hit
+    note: str = ""
 
 
 def pick_examples(
@@ -100,7 +106,7 @@ def pick_examples(
     return [
         _search(task, kind, query, k, tolerance)
         for task in (forth, back)
-        for kind, query in _choose(task.ranks, task.scores, each)
+        for kind, query in _best_and_worst(task.ranks, task.scores, each)
     ]
 
 
@@ -113,8 +119,7 @@ class _View:
     items: Items | None
 
     def show(self, row: int) -> Item:
-        value = None if self.items is None else self.items[row]
-        return value if isinstance(value, str | Path) else f"row {row}"
+        return shown(self.items, row, f"row {row}")
 
 
 @dataclass(frozen=True)
@@ -148,9 +153,17 @@ def _search(task: _Task, kind: Kind, query: int, k: int, tolerance: float) -> Ex
     )
 
 
-def _choose(ranks: Tensor, scores: Tensor, each: int) -> list[tuple[Kind, int]]:
+def _best_and_worst(ranks: Tensor, scores: Tensor, each: int) -> list[tuple[Kind, int]]:
     by_score = scores.sort(descending=True, stable=True).indices
-    order = by_score[ranks[by_score].sort(stable=True).indices].tolist()
+    return choose(by_score[ranks[by_score].sort(stable=True).indices].tolist(), each)
+
+
+def choose(order: list[int], each: int) -> list[tuple[Kind, int]]:
+    """Of queries in the order of their success the first, the middle and the last, none twice.
+
+    >>> choose([4, 0, 3, 1, 2], 1)
+    [('best', 4), ('typical', 3), ('worst', 2)]
+    """
     middle = max(0, (len(order) - each) // 2)
     chosen: dict[int, Kind] = {}
     plan: list[tuple[Kind, list[int]]] = [
@@ -162,3 +175,9 @@ def _choose(ranks: Tensor, scores: Tensor, each: int) -> list[tuple[Kind, int]]:
         for query in queries:
             chosen.setdefault(query, kind)
     return [(kind, query) for query, kind in chosen.items()]
+
+
+def shown(items: Items | None, row: int, otherwise: str) -> Item:
+    """How row `row` is shown: a text or a path as it is, anything else by a text of its own."""
+    value = None if items is None else items[row]
+    return value if isinstance(value, str | Path) else otherwise

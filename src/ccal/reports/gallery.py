@@ -37,16 +37,20 @@ def _example(example: Example, embed: Embed) -> str:
     if not any(hit.right for hit in example.hits):
         hits.append(_hit(example.counterpart, embed, "later right"))
     pictures = all(isinstance(hit.item, Path) for hit in example.hits)
+    about = escape(shorten(example.note, 80)) or f"counterpart at rank {example.rank:,}"
     return (
-        f'<li>\n<div class="query"><div class="kind">{example.kind}: counterpart at rank '
-        f"{example.rank:,}</div>\n{_item(example.query, embed)}</div>\n"
+        f'<li>\n<div class="query"><div class="kind">{example.kind}: {about}</div>\n'
+        f"{_item(example.query, embed)}</div>\n"
         f'<ol class="hits{" pictures" if pictures else ""}">\n' + "\n".join(hits) + "\n</ol>\n</li>"
     )
 
 
 def _hit(hit: Hit, embed: Embed, css_class: str) -> str:
     score = f"{hit.score:.2f}".replace("-", "−")
-    mark = ' <span class="tick">✓ counterpart</span>' if hit.right else ""
+    note = escape(shorten(hit.note, 80))
+    mark = f' <span class="tick">✓ {note or "counterpart"}</span>' if hit.right else ""
+    if note and not hit.right:
+        mark = f' <span class="note">{note}</span>'
     return (
         f'<li class="{css_class}">'
         f'<span class="rank">{hit.rank:,}.</span><span class="score">{score}</span>'

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ccal.evaluation import CorrelationStructure, Report
+from ccal.evaluation import ClassReport, CorrelationStructure, Report
 from ccal.files import write_atomically
 from ccal.reports.comparison import check_methods
 from ccal.reports.epochs import Record, best_epoch, by_stage
@@ -16,7 +16,14 @@ from ccal.reports.inline import inline_svg
 from ccal.reports.markup import document, escape, section, shorten
 from ccal.reports.saving import draw
 from ccal.reports.style import NARROW, WIDE
-from ccal.reports.tables import correlation_table, direction_name, measure_table, method_table
+from ccal.reports.tables import (
+    class_table,
+    correlation_table,
+    direction_name,
+    measure_table,
+    method_table,
+    precision_table,
+)
 
 __all__ = ["write_comparison", "write_report"]
 
@@ -31,13 +38,15 @@ def write_report(
     structures: Mapping[str, CorrelationStructure] | None = None,
     examples: Sequence[Example] = (),
     reports_by_method: Mapping[str, Sequence[Report]] | None = None,
+    classes: ClassReport | None = None,
     warnings: Sequence[str] = (),
 ) -> Path:
     """Write what is known of a run to one HTML file, whole or not at all; returns its path.
 
     `facts` are what a reader has to know (method, data, settings), `records` the lines of
     metrics.jsonl, `structures` correlation structures by method, `examples` those of
-    `pick_examples`. Sections without content are left out. All texts are shown as they are.
+    `pick_examples` and `pick_classes`, `classes` how classes are found. Sections without content
+    are left out. All texts are shown as they are.
 
     >>> import tempfile, torch
     >>> from ccal.evaluation import evaluate_embeddings
@@ -50,11 +59,12 @@ def write_report(
     """
     if reports_by_method is not None:
         check_methods(reports_by_method)
-    plots = _plots(report, records, structures, reports_by_method)
+    plots = _plots(report, records, structures, reports_by_method, classes)
     page = document(
         title,
         _warnings(warnings),
         section("Summary", _lead(report), measure_table(report)),
+        _class_section(classes, plots),
         section("About this run", _facts(facts)),
         _comparison_section(reports_by_method, plots),
         section("Training", plots.get("training", ""), _best(records)),
@@ -103,10 +113,11 @@ def _plots(
     records: Sequence[Record],
     structures: Mapping[str, CorrelationStructure] | None,
     reports_by_method: Mapping[str, Sequence[Report]] | None,
+    classes: ClassReport | None = None,
 ) -> dict[str, str]:
     """Every figure as HTML, drawn for a wide and for a narrow screen; CSS shows one of them."""
     wide, narrow = (
-        draw(report, records, structures, reports_by_method, width=width)
+        draw(report, records, structures, reports_by_method, classes, width=width)
         for width in (WIDE, NARROW)
     )
     return {
@@ -122,10 +133,11 @@ def _plots(
 
 
 _ALTERNATIVES = {
-    "training": "Line plots of the training loss and of the validation MRR by epoch.",
+    "training": "Line plots of the training loss and of the validation MRR or AP@50 by epoch.",
     "correlation": "Line plot of the canonical correlations by dimension; means in the table.",
     "ranks": "Line plot of the share of queries whose counterpart is among the first k, by k; "
     "R@1, R@5 and R@10 are in the summary.",
+    "confusion": "Matrix of classes and what their items are taken for; the table has the worst.",
     "comparison": "Dot plot of the MRR of each method in both directions; the table has the same.",
 }
 _CAPTIONS = {
@@ -134,6 +146,8 @@ _CAPTIONS = {
     "most there can be. Solid on training pairs, dashed on held-out pairs; dotted is what CCA "
     "finds in independent noise of the same size.",
     "ranks": "The further up and left, the better. Numbers at the markers are R@1, R@5 and R@10.",
+    "confusion": "Each row is a class and shows which class's queries its items are nearest to: "
+    "blue is right, orange wrong, and the fuller the colour, the larger the share.",
     "comparison": "Large marker: mean over seeds; small dots below: the seeds; whisker: 95% "
     "interval over test queries, where it was computed.",
 }
@@ -169,7 +183,13 @@ def _best(records: Sequence[Record]) -> str:
     if best is None:
         return ""
     stage, epoch = escape(shorten(best[0], 80)), best[1]
-    return f'<p class="note">Best validation MRR: epoch {epoch} of stage {stage}.</p>'
+    return f'<p class="note">Best on validation pairs: epoch {epoch} of stage {stage}.</p>'
+
+
+def _class_section(classes: ClassReport | None, plots: Mapping[str, str]) -> str:
+    if classes is None:
+        return ""
+    return section("Classes", class_table(classes), plots["confusion"], precision_table(classes))
 
 
 def _correlation_section(

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ccal.evaluation import CorrelationStructure, Report
+from ccal.evaluation import ClassReport, CorrelationStructure, Report
 from ccal.files import write_atomically
 from ccal.reports.comparison import comparison_plot
+from ccal.reports.confusion import confusion_plot
 from ccal.reports.correlation import correlation_plot
 from ccal.reports.curves import training_curves
 from ccal.reports.epochs import Record
@@ -31,18 +32,19 @@ def save_plots(
     records: Sequence[Record] = (),
     structures: Mapping[str, CorrelationStructure] | None = None,
     reports_by_method: Mapping[str, Sequence[Report]] | None = None,
+    classes: ClassReport | None = None,
 ) -> list[Path]:
     """Write a plot of everything that is given to `folder`, as PNG (150 dpi) and as SVG.
 
-    The files are `training`, `correlation`, `ranks` and `comparison`, each whole or not there.
-    Returns their paths.
+    The files are `training`, `correlation`, `ranks`, `confusion` and `comparison`, each whole or
+    not there. Returns their paths.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     [path.name for path in save_plots(folder, records=[{"epoch": 1, "loss": 0.5}])]
     ['training.png', 'training.svg']
     """
-    figures = draw(report, records, structures, reports_by_method, width=WIDE)
+    figures = draw(report, records, structures, reports_by_method, classes, width=WIDE)
     contents = {
         f"{name}.{kind}": render(figure, kind)
         for name, figure in figures.items()
@@ -60,6 +62,7 @@ def draw(
     records: Sequence[Record],
     structures: Mapping[str, CorrelationStructure] | None,
     reports_by_method: Mapping[str, Sequence[Report]] | None,
+    classes: ClassReport | None = None,
     *,
     width: float,
 ) -> dict[str, Figure]:
@@ -74,6 +77,8 @@ def draw(
         figures["correlation"] = correlation_plot(structures, width=width)
     if report is not None:
         figures["ranks"] = rank_plot(report, width=width)
+    if classes is not None:
+        figures["confusion"] = confusion_plot(classes, width=width)
     if reports_by_method:
         figures["comparison"] = comparison_plot(reports_by_method, width=width)
     return figures

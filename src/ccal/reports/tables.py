@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 
-from ccal.evaluation import CorrelationStructure, Direction, Report
+from ccal.evaluation import ClassReport, CorrelationStructure, Direction, Report
 from ccal.evaluation.measures import LABELS
 from ccal.reports.markup import escape, shorten, table
 
-__all__ = ["correlation_table", "direction_name", "measure_table", "method_table"]
+__all__ = [
+    "class_table",
+    "correlation_table",
+    "direction_name",
+    "measure_table",
+    "method_table",
+    "precision_table",
+]
 
 _MEANINGS = {
     "r1": "counterpart first, % of queries",
@@ -38,6 +45,41 @@ def measure_table(report: Report) -> str:
     if report.draws:
         caption += f" In brackets: 95% intervals of {report.draws:,} bootstrap draws."
     return table(caption, ["Measure", *map(direction_name, pair)], [("", rows)])
+
+
+def class_table(report: ClassReport) -> str:
+    """How classes find their items, and items their class."""
+    rows = [
+        [f"AP@{report.k}, one query a class", f"{report.ap:.1f}"],
+        [f"AP@{report.k}, every query alone", f"{report.ap_single:.1f}"],
+        ["class of an item, right at once", f"{report.accuracy:.1f}"],
+        ["class of an item, among the nearest five", f"{report.accuracy_5:.1f}"],
+    ]
+    caption = (
+        f"In %. {len(report.names):,} classes, {report.queries:,} queries, {report.items:,} items. "
+        f"AP@{report.k}: share of the right class among the first {report.k} items, mean over "
+        "classes; the query of a class is the mean of its queries."
+    )
+    return table(caption, ["Measure", "%"], [("", rows)])
+
+
+def precision_table(report: ClassReport, limit: int = 60) -> str:
+    """Each class with its precision and what its items are taken for; the best first."""
+    order = report.precision.argsort(descending=True, stable=True).tolist()
+    if len(order) > limit:
+        order = [*order[: limit // 2], *order[-limit // 2 :]]
+    rows = []
+    for number in order:
+        others = report.confusion[number].clone()
+        own, others[number] = float(others[number]), 0.0
+        taken, share = int(others.argmax()), float(others.max())
+        wrong = f"{escape(shorten(report.names[taken], 40))} {share:.0f}" if share else ""
+        name = escape(shorten(report.names[number], 80))
+        rows.append([name, f"{report.precision[number]:.0f}", f"{own:.0f}", wrong])
+    left = len(report.names) - len(rows)
+    caption = "In %." + (f" {left:,} classes in the middle are left out." if left else "")
+    head = ["Class", f"right of its first {report.k}", "items told right", "most taken for"]
+    return table(caption, head, [("", rows)])
 
 
 def method_table(reports_by_method: Mapping[str, Sequence[Report]]) -> str:

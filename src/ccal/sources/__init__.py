@@ -2,6 +2,7 @@
 
 source       `Source`: what a person said of their data, and `Source.read`
 view         one modality: a column or an array file, with its name
+layouts      published data sets whose folder stands for a table
 reading      `Data`: the pairs and their split
 fingerprint  hashes by which changed data is noticed
 """

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ccal.data import (
     Pairs,
     Split,
+    Table,
     column_split,
     find_bad_rows,
     load_array,
@@ -25,6 +26,7 @@ from ccal.data.images.scan import SUFFIXES
 from ccal.data.records import read_records
 from ccal.errors import InputError
 from ccal.sources.fingerprint import content_hash, split_hash
+from ccal.sources.layouts import LAYOUTS, read_layout
 from ccal.sources.view import View
 
 if TYPE_CHECKING:
@@ -64,10 +66,12 @@ def read(source: Source) -> Data:
     for view in source.views:
         view.check_name()
     pairs, parts, notes = _from_arrays(source) if source.table is None else _from_table(source)
+    # Published data with classes are for finding classes that training did not see.
+    by = source.split_by or (None if source.layout is None else "label")
     if parts is None:
         split = split_pairs(
             pairs,
-            by=source.split_by,
+            by=by,
             valid=source.valid,
             test=source.test,
             seed=source.split_seed,
@@ -78,7 +82,7 @@ def read(source: Source) -> Data:
         # Tables often know train and test only; the validation pairs come from train.
         inner = split_pairs(
             pairs[split.train],
-            by=source.split_by,
+            by=by,
             valid=source.valid,
             test=0,
             seed=source.split_seed,
@@ -108,24 +112,15 @@ def _from_table(source: Source) -> tuple[Pairs, NDArray[np.str_] | None, tuple[s
             f"x and y are both array files, so {path} has nothing to add; leave the table out, "
             "or let one of them be a column."
         )
-    columns = {view.name: view.column for view in source.views if view.column is not None}
-    given = {v.name: arrays[v.name][0] if v.name in arrays else v.column for v in source.views}
-    try:
-        table = read_table(
-            path,
-            cast("dict[str, str | NDArray[Any]]", given),
-            files=[name for name, column in columns.items() if _names_images(path, column)],
-            root=None if source.files is None else source.path(source.files),
-            label=source.label,
-            group=source.group,
-            split=source.split_column,
-            captions=source.captions,
-            strict=not source.skip_bad_rows,
+    if source.layout is None and path.is_dir():
+        raise InputError(
+            f"{path} is a folder; expected a table, or a published data set with its layout "
+            f"({', '.join(LAYOUTS)})."
         )
-    except InputError as error:
-        keys = (source.label, source.group, source.split_column)
-        hint = _nearest(path, [*columns.values(), *(key for key in keys if key)])
-        raise InputError(f"{error}{hint}") from error
+    if source.layout is not None:
+        table = read_layout(source, {name: array for name, (array, _) in arrays.items()})
+    else:
+        table = _read_table(source, path, {name: array for name, (array, _) in arrays.items()})
     bad, notes = _bad(source, list(arrays.values()))
     if table.bad:
         notes = (str(table.bad), *notes)
@@ -140,6 +135,27 @@ def _from_table(source: Source) -> tuple[Pairs, NDArray[np.str_] | None, tuple[s
     if not keep.any():
         raise InputError(f"{path}: no row is left to train on.")
     return table.pairs[keep], None if table.split is None else table.split[keep], notes
+
+
+def _read_table(source: Source, path: Path, arrays: dict[str, NDArray[Any]]) -> Table:
+    columns = {view.name: view.column for view in source.views if view.column is not None}
+    given = {v.name: arrays.get(v.name, v.column) for v in source.views}
+    try:
+        return read_table(
+            path,
+            cast("dict[str, str | NDArray[Any]]", given),
+            files=[name for name, column in columns.items() if _names_images(path, column)],
+            root=None if source.files is None else source.path(source.files),
+            label=source.label,
+            group=source.group,
+            split=source.split_column,
+            captions=source.captions,
+            strict=not source.skip_bad_rows,
+        )
+    except InputError as error:
+        keys = (source.label, source.group, source.split_column)
+        hint = _nearest(path, [*columns.values(), *(key for key in keys if key)])
+        raise InputError(f"{error}{hint}") from error
 
 
 def _names_images(path: Path, column: str) -> bool:

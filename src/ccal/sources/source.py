@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from ccal.errors import InputError
+from ccal.sources.layouts import LAYOUTS, Layout, check_layout
 from ccal.sources.reading import Data, read
 from ccal.sources.view import View
 
@@ -24,15 +25,18 @@ class Source:
         x: the first modality, as `View` reads it.
         y: the second modality.
         table: a .csv, .tsv, .jsonl or .parquet file; none if x and y are array files.
+        layout: of a published data set, whose folder then stands for the table; x and y are its
+            "image" (or features of its images) and "text", in either order.
         folder: where relative paths start.
         files: where the files that a column names are; the table's folder if not given. A column
-            whose first entry has the suffix of an image names files.
+            whose first entry has the suffix of an image names files. Of a layout, where its images
+            are if not with its texts.
         label: column of classes.
         group: column of what pairs show; pairs of one group are never split apart.
         split_column: column of train, valid or test.
         captions: a list of texts in one row is "separate" pairs or one text ("concatenate").
         split_by: what stays together in a split: "random" rows alone, "group" or "label"; groups if
-            there are any.
+            there are any. Of a layout labels, by its published lists unless this is given.
         valid: share (float) or number (int) of validation pairs or groups.
         test: the same for test pairs.
         split_seed: of the random split.
@@ -42,6 +46,7 @@ class Source:
     x: str
     y: str
     table: str | None = None
+    layout: Layout | None = None
     folder: str | None = None
     files: str | None = None
     label: str | None = None
@@ -68,6 +73,10 @@ class Source:
         for name in ("files", "label", "group", "split_column"):
             if self.table is None and getattr(self, name) is not None:
                 raise InputError(f"{name} belongs to a table, but no table was given.")
+        if self.layout not in (None, *LAYOUTS):
+            raise InputError(f"layout must be one of {', '.join(LAYOUTS)}, got {self.layout!r}.")
+        if self.layout is not None:
+            check_layout(self)
         first, second = self.views
         if first.name == second.name:
             raise InputError(

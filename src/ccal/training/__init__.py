@@ -2,7 +2,7 @@
 
 - `Settings`, `METHODS`, `PRESETS`: everything a run can be told.
 - `train`: build, train, choose on validation pairs; `evaluate`: both directions, on raw items.
-- `train_zero_shot`, `evaluate_zero_shot`: classes that no training pair showed.
+- `train_zero_shot`, `evaluate_zero_shot`, `load_zero_shot`: classes no training pair showed.
 - `fit`: the loop alone, for a model and an objective of your own.
 - `distributed_from_environment`: several processes started by torchrun, as one.
 """
@@ -20,6 +20,7 @@ from ccal.training.zero_shot import (
     ZeroShot,
     ZeroShotOptions,
     evaluate_zero_shot,
+    load_zero_shot,
     train_zero_shot,
 )
 
@@ -41,6 +42,7 @@ __all__ = [
     "evaluate",
     "evaluate_zero_shot",
     "fit",
+    "load_zero_shot",
     "make_objective",
     "train",
     "train_zero_shot",

@@ -26,7 +26,7 @@ from ccal.training.metrics import History
 from ccal.training.objectives import make_objective
 from ccal.training.settings import Settings
 from ccal.training.starts import LinearStart, choose_start
-from ccal.training.validation import validation_precision
+from ccal.training.validation import validation_precision, validation_precisions
 
 __all__ = ["Trained", "choose_hub_weight", "embed", "train"]
 
@@ -103,7 +103,8 @@ def train(
     model, history = best.model, [record for tried in tries for record in tried.history]
     if len(tries) > 1:
         found = ", ".join(f"{tried.name} {100 * tried.found.mean():.1f}" for tried in tries)
-        facts["chosen"] = f"{best.name} (validation MRR: {found})"
+        measure = "AP@k" if settings.select == "classes" else "MRR"
+        facts["chosen"] = f"{best.name} (validation {measure}: {found})"
     weight = 0.0
     correct = settings.hub_correction
     if correct == "yes" or (correct == "auto" and settings.method == "refined"):
@@ -142,7 +143,8 @@ def _candidates(settings: Settings) -> list[Settings]:
 class _Tried:
     """A model, and how it came about: its settings, its epochs and what they recorded.
 
-    `found` (n,) are the reciprocal ranks of the validation pairs, the mean of both directions.
+    `found` (n,) are the reciprocal ranks of the validation pairs, the mean of both directions; or
+    the precision of each validation class, if classes are to be found.
     """
 
     name: str
@@ -168,15 +170,15 @@ class _Job:
         model = self._build(settings, seen)
         found: list[_Tried] = []
         if settings.method in ("linear", "refined") and settings.tower != "residual":
-            ranks = reciprocal_ranks(*embed(model, held))
-            found.append(_Tried("linear CCA", settings, deepcopy(model), ranks))
+            score = _found(settings, model, held)
+            found.append(_Tried("linear CCA", settings, deepcopy(model), score))
         if settings.method == "linear":
             return found
         stage = settings.tower if settings.method == "refined" else "train"
         how = _selection(settings, held)
         history = self._fit(settings, model, seen, held, stage=stage, **how)
-        ranks = reciprocal_ranks(*embed(model, held))
-        trained = _Tried(stage, settings, model, ranks, history.best_epoch, list(history.records))
+        score = _found(settings, model, held)
+        trained = _Tried(stage, settings, model, score, history.best_epoch, list(history.records))
         return [*found, trained]
 
     def repeat(self, tried: _Tried, everything: PairFeatures) -> _Tried:
@@ -210,6 +212,13 @@ def _selection(settings: Settings, held: PairFeatures) -> dict[str, Any]:
     if settings.select == "classes":
         return {"score": partial(validation_precision, valid=held)}
     return {"select": settings.select}
+
+
+def _found(settings: Settings, model: DualEncoder, held: PairFeatures) -> Tensor:
+    """How well validation pairs, or their classes, are found, one by one, as shares."""
+    if settings.select == "classes":
+        return validation_precisions(model, held) / 100
+    return reciprocal_ranks(*embed(model, held))
 
 
 def _words(start: LinearStart, names: tuple[str, str]) -> str:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ccal.cca import CCALayer
 from ccal.errors import InputError
-from ccal.evaluation import class_average_precision
+from ccal.evaluation import class_precisions, reachable_k
 from ccal.model import DualEncoder
 from ccal.ranks import mean_reciprocal_rank
 from ccal.training.batches import Features, Rows, share
@@ -23,6 +23,7 @@ __all__ = [
     "towers_diverged",
     "validation_mrr",
     "validation_precision",
+    "validation_precisions",
 ]
 
 
@@ -31,12 +32,15 @@ def refit(
     train: Features,
     batch_size: int,
     each: Callable[[], None] = lambda: None,
+    pairs: int | None = None,
 ) -> None:
-    """Store CCA's projections of all training pairs.
+    """Store CCA's projections of all training pairs, or of so many, evenly spread over them.
 
     Every rank passes over its share of them. `each` is called before every batch.
     """
-    model.refit(_blocks(model, train, share(np.arange(len(train))), batch_size, each))
+    count = min(len(train), pairs or len(train))
+    rows = np.arange(count) * len(train) // count
+    model.refit(_blocks(model, train, share(rows), batch_size, each))
 
 
 def validation_mrr(
@@ -58,12 +62,18 @@ def validation_mrr(
     )
 
 
-def validation_precision(
-    model: DualEncoder, valid: PairFeatures, *, k: int = 50, batch_size: int = 1024
-) -> float:
-    """AP@k in %: one query a class, the mean of the embedded y of its pairs, among all x.
+def validation_precision(model: DualEncoder, valid: PairFeatures, *, k: int = 50) -> float:
+    """AP@k in %, the mean of `validation_precisions`."""
+    return validation_precisions(model, valid, k=k).mean().item()
 
-    Of the pairs of a group, which share their x, the first counts. Fewer than k of them lower k.
+
+def validation_precisions(
+    model: DualEncoder, valid: PairFeatures, *, k: int = 50, batch_size: int = 1024
+) -> Tensor:
+    """Precision (c,) in %: one query a class, the mean of the embedded y of its pairs, among all x.
+
+    Of the pairs of a group, which share their x, the first counts. If no class has k of them, the
+    largest class sets k.
     """
     if valid.classes is None:
         raise InputError(
@@ -77,9 +87,9 @@ def validation_precision(
     items = torch.cat([model.encode(name_x, x, corrected=False) for x, _ in blocks])
     blocks = _blocks(model, valid, every, batch_size, lambda: None)
     queries = torch.cat([model.encode(name_y, y, corrected=False) for _, y in blocks])
-    return class_average_precision(
-        queries, valid.classes, items, valid.classes[once], k=min(k, len(items))
-    )
+    truth = valid.classes[once]
+    k = reachable_k(truth, k)
+    return class_precisions(queries, valid.classes, items, truth, k=k)
 
 
 def mean_correlation(model: DualEncoder) -> float | None:

@@ -1,4 +1,4 @@
-"""Classes that no training pair showed: linear CCA twice, and how well such classes are found."""
+"""Linear CCA twice: between x and y, and between x and the training classes."""
 
 from __future__ import annotations
 
@@ -13,129 +13,25 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ccal.cca import CCA
-from ccal.data import Pairs, Rows
+from ccal.data import Pairs, TfidfVectoriser
 from ccal.encoders import FrontEnd, LinearTower
 from ccal.encoders.linear import signed_root
 from ccal.errors import InputError
-from ccal.evaluation import ClassReport, class_average_precision, class_means, evaluate_classes
+from ccal.evaluation import class_average_precision, class_means, reachable_k
 from ccal.model import DualEncoder
 from ccal.neighbours import mean_of_neighbours
 from ccal.training.features import PairFeatures
 from ccal.training.methods import fit_front_ends
-from ccal.training.scoring import shared_view
 from ccal.training.settings import Settings
+from ccal.training.zero_shot.model import ZeroShot
+from ccal.training.zero_shot.options import ZeroShotOptions
+from ccal.training.zero_shot.scoring import labels_of
 
-__all__ = ["ZeroShot", "ZeroShotOptions", "evaluate_zero_shot", "train_zero_shot"]
+__all__ = ["train_zero_shot"]
 
 # Ridges of CCA between features and classes, in units of a view's mean variance: the features need
 # one, and the classes only so much that their covariance can be inverted.
 _CLASS_RIDGE = (1.0, 1e-3)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ZeroShotOptions:
-    """What `train_zero_shot` chooses from, by AP@k on validation classes.
-
-    Args:
-        dims: of the common space.
-        ridges: of CCA, for x and y, in units of the view's mean variance.
-        powers: scores are multiplied by correlation^power.
-        class_shares: the y of a training pair becomes (1 - share) y + share * mean y of its class.
-        neighbours: over which the embedding of a candidate is averaged; 1 is none.
-        root: square roots take the place of the features of x.
-        k: of AP@k.
-
-    `ZeroShotOptions.classic()` is linear CCA as in the books.
-    """
-
-    dims: tuple[int, ...] = (32, 64, 96)
-    ridges: tuple[tuple[float, float], ...] = ((1.0, 0.1), (3.0, 1.0), (10.0, 3.0))
-    powers: tuple[float, ...] = (0.0, 1.0, 2.0)
-    class_shares: tuple[float, ...] = (0.0, 0.5)
-    neighbours: tuple[int, ...] = (10, 20, 30, 40)
-    root: bool = True
-    k: int = 50
-
-    @classmethod
-    def classic(cls, **changes: Any) -> ZeroShotOptions:
-        """Linear CCA with 64 dimensions and nothing but its ridge to choose."""
-        plain: dict[str, Any] = {
-            "dims": (64,),
-            "ridges": ((0.1, 0.1), (0.3, 0.3), (1.0, 0.1), (1.0, 1.0), (3.0, 1.0), (10.0, 3.0)),
-            "powers": (0.0,),
-            "class_shares": (0.0,),
-            "neighbours": (1,),
-            "root": False,
-        }
-        return cls(**{**plain, **changes})
-
-
-@dataclass(frozen=True)
-class ZeroShot:
-    """A model, and the space in which candidates of one class, seen or not, are neighbours.
-
-    Attributes:
-        model: linear towers from CCA between x and y.
-        relatives: linear map of the features of x from CCA between x and the training classes,
-            which is Fisher's discriminant analysis.
-        neighbours: over which the embedding of a candidate is averaged.
-        facts: what was chosen, and its AP@k on the validation classes.
-    """
-
-    model: DualEncoder
-    relatives: LinearTower
-    neighbours: int
-    facts: dict[str, Any]
-
-    @torch.no_grad()
-    def candidates(self, items: Tensor | NDArray[Any] | Rows) -> Tensor:
-        """Embeddings (n, k) of all x (n, features) of a collection, to be searched with a y."""
-        embedded = self.model.encode(self.model.modalities[0], items)
-        if self.neighbours == 1:
-            return embedded
-        return mean_of_neighbours(
-            embedded, self.relatives(_float(items)), neighbours=self.neighbours
-        )
-
-    def evaluate(self, pairs: Pairs, *, k: int = 50) -> ClassReport:
-        """As `evaluate_zero_shot`, with all x of `pairs` as the collection."""
-        return evaluate_zero_shot(self.model, pairs, k=k, candidates=self.candidates)
-
-
-def evaluate_zero_shot(
-    model: DualEncoder,
-    pairs: Pairs,
-    *,
-    k: int = 50,
-    candidates: Callable[[Rows], Tensor] | None = None,
-) -> ClassReport:
-    """Classes find their x with their y, and an x finds its class; `pairs` have labels.
-
-    x are the pictures, y the captions. Pairs of one group share their x, which is a candidate once.
-    `candidates` embeds all x (n, features) together; by default the model embeds each by itself.
-
-    >>> same = LinearTower(4, 4)
-    >>> same.start(np.zeros(4), np.eye(4))
-    >>> model = DualEncoder(dim=4, projection="none", image=same, text=same)
-    >>> rows = np.repeat(np.eye(4), 3, axis=0)
-    >>> pairs = Pairs({"image": rows, "text": rows}, label=np.repeat(range(4), 3))
-    >>> evaluate_zero_shot(model, pairs, k=3).ap
-    100.0
-    """
-    labels = _labels(pairs)
-    if pairs.names != model.modalities:
-        raise InputError(
-            f"The model joins {' and '.join(model.modalities)}, "
-            f"the pairs are of {' and '.join(pairs.names)}."
-        )
-    name_x, name_y = pairs.names
-    shared, _, first = shared_view(pairs)
-    if shared == 1:
-        first = np.arange(len(pairs))
-    x = pairs.column(name_x).select(first)
-    items = model.encode(name_x, x) if candidates is None else candidates(x)
-    queries = model.encode(name_y, pairs.column(name_y))
-    return evaluate_classes(queries, labels, items, labels[torch.from_numpy(first)], k=k)
 
 
 def train_zero_shot(
@@ -148,7 +44,7 @@ def train_zero_shot(
 
     Linear CCA between x and the mean y of their groups gives the common space, linear CCA between x
     and the classes the one in which candidates are neighbours. `valid` holds classes that `pairs`
-    do not. x are features; of `settings` only those of TF-IDF count.
+    do not. x are features or image files; of `settings` only those of the front ends count.
 
     >>> rng = np.random.default_rng(0)
     >>> meaning, label = rng.normal(size=(40, 8)), np.repeat(range(40), 10)
@@ -162,12 +58,13 @@ def train_zero_shot(
     options = options or ZeroShotOptions()
     if pairs.names != valid.names:
         raise InputError(f"The training pairs are of {pairs.names}, but valid of {valid.names}.")
-    front_ends = fit_front_ends((settings or Settings()).changed(method="linear"), pairs)
+    front_ends = _front_ends(settings or Settings(), pairs, options)
     seen, held = (_Items.of(part, front_ends, options.root) for part in (pairs, valid))
     relatives = _relatives(seen, options.root)
     neighbours = {
         count: _averaged(relatives(held.given), count) for count in sorted(set(options.neighbours))
     }
+    k = reachable_k(held.labels, options.k)
     best: tuple[float, dict[str, Any], CCA] | None = None
     for share, ridge in product(options.class_shares, options.ridges):
         dims = [d for d in options.dims if d <= _largest(seen)] or [_largest(seen)]
@@ -177,7 +74,7 @@ def train_zero_shot(
             weights = torch.from_numpy(cca.correlations_[:dim] ** power).float()
             a, b = x[:, :dim] * weights, y[:, :dim] * weights
             for count, averaged in neighbours.items():
-                ap = class_average_precision(b, held.labels, averaged(a), held.labels, k=options.k)
+                ap = class_average_precision(b, held.labels, averaged(a), held.labels, k=k)
                 if best is None or ap > best[0]:
                     chosen = {
                         "dim": dim,
@@ -185,14 +82,28 @@ def train_zero_shot(
                         "power": power,
                         "class share": share,
                         "neighbours": count,
+                        "pair count": options.pair_count,
                         "root": options.root,
-                        f"validation AP@{options.k}": round(ap, 2),
+                        f"validation AP@{k}": round(ap, 2),
                     }
                     best = ap, chosen, cca
     assert best is not None
     _, facts, cca = best
     model = _model(cca, facts, pairs.names, front_ends)
     return ZeroShot(model, relatives, facts["neighbours"], facts)
+
+
+def _front_ends(settings: Settings, pairs: Pairs, options: ZeroShotOptions) -> dict[str, FrontEnd]:
+    """Those of linear CCA, but with pairs of words, if wanted."""
+    front_ends = fit_front_ends(settings.changed(method="linear"), pairs)
+    for name, front_end in front_ends.items():
+        if options.pair_count and isinstance(front_end, TfidfVectoriser):
+            plain = {o: getattr(settings, o) for o in ("min_count", "lemmatise", "language")}
+            vectoriser = TfidfVectoriser(
+                sublinear=settings.sublinear, pair_count=options.pair_count, **plain
+            )
+            front_ends[name] = vectoriser.fit(pairs.column(name)[:])
+    return front_ends
 
 
 @dataclass(frozen=True)
@@ -209,7 +120,7 @@ class _Items:
 
     @classmethod
     def of(cls, pairs: Pairs, front_ends: dict[str, FrontEnd], root: bool) -> _Items:
-        labels, features = _labels(pairs), PairFeatures(pairs, front_ends)
+        (labels, _), features = labels_of(pairs), PairFeatures(pairs, front_ends)
         groups = np.arange(len(pairs)) if features.groups is None else features.groups
         _, first = np.unique(groups, return_index=True)
         parts = [y for _, y in features.batches()]
@@ -261,16 +172,5 @@ def _tower(mean: NDArray[Any], projection: NDArray[Any], root: bool) -> LinearTo
     return tower.eval().requires_grad_(False)
 
 
-def _labels(pairs: Pairs) -> Tensor:
-    if pairs.label is None:
-        raise InputError("The pairs have no labels, so there are no classes to find; pass label=.")
-    return torch.from_numpy(np.unique(pairs.label, return_inverse=True)[1])
-
-
 def _largest(seen: _Items) -> int:
     return min(int(seen.x.shape[1]), int(seen.y.shape[1]), len(seen.labels) - 1)
-
-
-def _float(items: Tensor | NDArray[Any] | Rows) -> Tensor:
-    rows = items if isinstance(items, Tensor) else torch.from_numpy(np.asarray(items[:]))
-    return rows.float()

