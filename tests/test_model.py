@@ -147,7 +147,7 @@ class TestErrors:
 
     def test_a_folder_of_something_else_is_kept(self, tmp_path: Path) -> None:
         (tmp_path / "thesis.tex").write_text("years of work")
-        with pytest.raises(InputError, match="no saved model; nothing was written"):
+        with pytest.raises(InputError, match="holds other things; nothing was written"):
             make().save(tmp_path)
         assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
 

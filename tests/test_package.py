@@ -10,6 +10,7 @@ import pytest
 
 import ccal
 import ccal.cca
+import ccal.codes
 import ccal.data
 import ccal.encoders
 import ccal.evaluation
@@ -24,6 +25,7 @@ ROOT = Path(__file__).parents[1]
 MODULES = [
     ccal,
     ccal.cca,
+    ccal.codes,
     ccal.data,
     ccal.encoders,
     ccal.evaluation,

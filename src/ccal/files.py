@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-__all__ = ["write_atomically"]
+from ccal.errors import InputError
+
+__all__ = ["write_atomically", "write_described"]
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -22,6 +28,31 @@ def write_atomically(path: Path, content: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def write_described(
+    folder: Path, config: str, about: Mapping[str, Any], key: str, content: bytes
+) -> None:
+    """Write weights, and a JSON file `config` that describes them and names their file under `key`.
+
+    The description is replaced last, in one step: whatever happens meanwhile, the folder holds what
+    it held before or what it is to hold. A folder with other things in it is refused.
+    """
+    if folder.exists() and not (folder.is_dir() and _holds_only(folder, config, key)):
+        raise InputError(f"{str(folder)!r} exists and holds other things; nothing was written.")
+    name = f"{key}-{hashlib.sha256(content).hexdigest()[:16]}.safetensors"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / name, content)
+    text = json.dumps({**about, key: name}, indent=1) + "\n"
+    write_atomically(folder / config, text.encode())
+    for stale in folder.glob(f"{key}-*.safetensors"):
+        if stale.name != name:
+            stale.unlink()
+
+
+def _holds_only(folder: Path, config: str, key: str) -> bool:
+    """Whether a folder is empty or holds what `write_described` writes, perhaps half-written."""
+    return all(f.name == config or f.name.startswith((f"{key}-", ".")) for f in folder.iterdir())
 
 
 def _umask() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 from ccal.cca import CCALayer
 from ccal.encoders import FrontEnd, build_front_end, build_tower, front_end_config, tower_config
 from ccal.errors import InputError
-from ccal.files import write_atomically
+from ccal.files import write_described
 from ccal.hubs import HubCorrection
 from ccal.optional import require
 
@@ -212,13 +211,9 @@ class DualEncoder(nn.Module):
         happens meanwhile, the folder holds the old model or the new one.
         """
         safetensors = require("safetensors.torch", extra="save", purpose="Saving a model")
-        target = Path(folder)
-        if target.exists() and not (target.is_dir() and _ours(target)):
-            raise InputError(f"{str(target)!r} exists and is no saved model; nothing was written.")
         towers = {name: tower_config(tower) for name, tower in self.towers.items()}
         weights = safetensors.save({name: t.contiguous() for name, t in self.state_dict().items()})
-        name = f"weights-{hashlib.sha256(weights).hexdigest()[:16]}.safetensors"
-        config = {
+        about = {
             "format": _FORMAT,
             "dim": self.dim,
             "projection": self.projection_type,
@@ -226,14 +221,8 @@ class DualEncoder(nn.Module):
             "towers": towers,
             "front_ends": {n: front_end_config(f) for n, f in self.front_ends.items()},
             "hubs": self.hubs and self.hubs.config(),
-            "weights": name,
         }
-        target.mkdir(parents=True, exist_ok=True)
-        write_atomically(target / name, weights)
-        write_atomically(target / _CONFIG, (json.dumps(config, indent=1) + "\n").encode())
-        for stale in target.glob("weights-*.safetensors"):
-            if stale.name != name:
-                stale.unlink()
+        write_described(Path(folder), _CONFIG, about, "weights", weights)
 
     def _tower(self, modality: str) -> nn.Module:
         if modality not in self.towers:
@@ -286,8 +275,3 @@ def load(folder: str | os.PathLike[str]) -> DualEncoder:
     except Exception as error:
         raise InputError(f"The model in {str(source)!r} is damaged: {error}") from error
     return model.eval()
-
-
-def _ours(folder: Path) -> bool:
-    """Whether a folder is empty or holds nothing but a model, perhaps half-written."""
-    return all(f.name == _CONFIG or f.name.startswith(("weights-", ".")) for f in folder.iterdir())

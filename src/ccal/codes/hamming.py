@@ -1,0 +1,147 @@
+"""The nearest codes by the number of bits that differ: exact, in chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ccal.codes.packing import Packed, check_packed
+from ccal.errors import InputError
+from ccal.optional import require
+
+__all__ = ["FaissCodes", "HammingCodes", "hamming_distances"]
+
+_BLOCK = 1 << 14
+"""Candidates compared at once: what is made of them should stay in the cache."""
+
+Words = NDArray[np.uint64]
+Neighbours = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+class HammingCodes:
+    """Candidates (n, bytes), searched by NumPy; ties go to the earlier row.
+
+    >>> codes = HammingCodes(np.array([[0b1111], [0b0001], [0b0000]], dtype=np.uint8))
+    >>> rows, distances = codes.nearest(np.array([[0b0011]], dtype=np.uint8), 2)
+    >>> rows, distances
+    (array([[1, 0]]), array([[1, 2]]))
+    """
+
+    def __init__(self, packed: Packed) -> None:
+        packed = check_packed(packed, None, "packed")
+        self.width = packed.shape[1]
+        self._words = np.ascontiguousarray(_words(packed).T)
+
+    def __len__(self) -> int:
+        return int(self._words.shape[1])
+
+    def nearest(self, queries: Packed, k: int) -> Neighbours:
+        """Rows and distances (q, min(k, n)) of the k nearest of each query, the nearest first."""
+        asked = _words(check_packed(queries, self.width, "queries"))
+        k = _count(k, len(self))
+        rows = np.empty((len(asked), k), dtype=np.int64)
+        distances = np.empty((len(asked), k), dtype=np.int64)
+        for place, query in enumerate(asked if k else ()):
+            rows[place], distances[place] = self._nearest(query, k)
+        return rows, distances
+
+    def _nearest(self, query: Words, k: int) -> Neighbours:
+        """Rows and distances (k,) for the words of one query."""
+        rows = np.empty(0, dtype=np.int64)
+        best = np.empty(0, dtype=np.uint16)
+        for start in range(0, len(self), _BLOCK):
+            block = _distances(query[None], self._words[:, start : start + _BLOCK])[0]
+            # Once k are found, later rows must be nearer than the last of them: ties go to the
+            # earlier row, and most rows are out after one comparison.
+            near = np.flatnonzero(block < best[-1]) if len(best) == k else np.arange(len(block))
+            if len(near):
+                rows = np.concatenate((rows, near + start))
+                best = np.concatenate((best, block[near]))
+                keep = _smallest(best, min(k, len(best)))
+                rows, best = rows[keep], best[keep]
+        return rows, best.astype(np.int64)
+
+
+class FaissCodes:
+    """The same by faiss, which is faster with very many codes.
+
+    Of codes that tie at the last place, other rows than the earliest may be found.
+    """
+
+    def __init__(self, packed: Packed) -> None:
+        faiss = require("faiss", extra="ann", purpose="Searching codes by faiss")
+        packed = check_packed(packed, None, "packed")
+        self.width = packed.shape[1]
+        self._index: Any = faiss.IndexBinaryFlat(8 * self.width)
+        self._index.add(np.ascontiguousarray(packed))
+
+    def __len__(self) -> int:
+        return int(self._index.ntotal)
+
+    def nearest(self, queries: Packed, k: int) -> Neighbours:
+        """Rows and distances (q, min(k, n)) of the k nearest of each query, the nearest first."""
+        queries = check_packed(queries, self.width, "queries")
+        k = _count(k, len(self))
+        if not k or not len(queries):
+            return np.empty((len(queries), k), np.int64), np.empty((len(queries), k), np.int64)
+        distances, rows = self._index.search(np.ascontiguousarray(queries), k)
+        # Within one distance faiss gives rows in no order.
+        order = np.lexsort((rows, distances), axis=1)
+        rows, distances = (np.take_along_axis(a, order, axis=1) for a in (rows, distances))
+        return rows, distances.astype(np.int64)
+
+
+def hamming_distances(queries: Packed, candidates: Packed) -> NDArray[np.uint16]:
+    """Bits (q, n) in which codes (q, bytes) and (n, bytes) differ.
+
+    >>> codes = np.array([[0b1111], [0b0001]], dtype=np.uint8)
+    >>> hamming_distances(codes, codes)
+    array([[0, 3],
+           [3, 0]], dtype=uint16)
+    """
+    candidates = check_packed(candidates, None, "candidates")
+    queries = check_packed(queries, candidates.shape[1], "queries")
+    return _distances(_words(queries), np.ascontiguousarray(_words(candidates).T))
+
+
+def _words(packed: Packed) -> Words:
+    """Codes as words of 8 bytes (n, words), the last one filled up with zeros."""
+    missing = -packed.shape[1] % 8
+    filled = np.pad(packed, ((0, 0), (0, missing))) if missing else packed
+    return np.ascontiguousarray(filled).view(np.uint64)
+
+
+def _distances(queries: Words, columns: Words) -> NDArray[np.uint16]:
+    """Distances (q, n) between words (q, w) and (w, n)."""
+    total = np.zeros((len(queries), columns.shape[1]), dtype=np.uint16)
+    for word, column in zip(queries.T, columns, strict=True):
+        total += _ones(word[:, None] ^ column)
+    return total
+
+
+def _table_ones(words: Words) -> NDArray[np.uint8]:
+    """Ones in each word, looked up 16 bits at a time."""
+    ones: NDArray[np.uint8] = _TABLE[words[..., None].view(np.uint16)].sum(-1, dtype=np.uint8)
+    return ones
+
+
+_TABLE = np.unpackbits(np.arange(1 << 16, dtype=np.uint16).view(np.uint8)).reshape(-1, 16).sum(1)
+_TABLE = _TABLE.astype(np.uint8)
+# NumPy counts bits itself since 2.0.
+_ones: Callable[[Words], NDArray[np.uint8]] = getattr(np, "bitwise_count", _table_ones)
+
+
+def _smallest(distances: NDArray[np.uint16], k: int) -> NDArray[np.int64]:
+    """Places of the k smallest, in order; the earlier of equals first."""
+    last = np.partition(distances, k - 1)[k - 1]
+    near = np.flatnonzero(distances <= last)
+    return near[np.argsort(distances[near], kind="stable")[:k]]
+
+
+def _count(k: int, held: int) -> int:
+    if k < 1:
+        raise InputError(f"k must be 1 or more, got {k}.")
+    return min(k, held)
