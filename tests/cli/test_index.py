@@ -200,3 +200,56 @@ def test_fewer_dimensions(texts: Path, tmp_path: Path) -> None:
     assert len(found(tmp_path / "small", "red bird", "-k", 4)["hits"]) == 4
     with Index.open(tmp_path / "small") as index, Index.open(texts / "all.index") as whole:
         assert whole.binding.dim > index.binding.dim >= 3
+
+
+def test_all_that_an_index_holds_again(texts: Path, tmp_path: Path) -> None:
+    """A newer model embeds rows of an array and texts of a table, in one step."""
+    index = tmp_path / "all.index"
+    shutil.copytree(texts / "all.index", index)
+    columns = ["--x", f"image={texts / 'image.npy'}", "--y", "text=caption"]
+    seed = ["--seed", 5, "-o", tmp_path / "newer"]
+    assert invoke("train", texts / "pairs.csv", *columns, *seed, *SMALL).code == 0
+    refused = invoke("search", index, "red bird", "--model", tmp_path / "newer")
+    assert "made by another model" in refused.err
+    outcome = invoke("index", tmp_path / "newer", "--rebuild", "-o", index)
+    assert outcome.code == 0, outcome
+    assert "Embedded 480 items" in outcome.err
+    model = Run.open(tmp_path / "newer").model()
+    with Index.open(index, model) as rebuilt, Index.open(texts / "all.index") as old:
+        assert sorted(rebuilt.ids()) == sorted(old.ids())
+        assert rebuilt.get(["text-300"]) == old.get(["text-300"])
+        features = np.load(texts / "image.npy")
+        expected = model.encode("image", features[[6]]).numpy()
+        expected /= np.linalg.norm(expected)
+        np.testing.assert_allclose(rebuilt.vectors(["image-7"]), expected, atol=1e-5)
+        assert rebuilt.get(["image-7"])[0].file == f"{texts / 'image.npy'}#6"
+        text = rebuilt.get(["text-300"])[0].metadata["text"]
+        assert rebuilt.search(text=text, within="text", k=1)[0].score > 0.999
+    assert len(found(index, "red bird")["hits"]) == 10
+
+
+def test_what_cannot_be_read_again(texts: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", np.load(texts / "image.npy")[:4])
+    out = ["-o", tmp_path / "new"]
+    assert invoke("index", texts / "run", tmp_path / "rows.npy", "-m", "image", *out).code == 0
+    (tmp_path / "rows.npy").rename(tmp_path / "moved.npy")
+    outcome = invoke("index", texts / "run", "--rebuild", *out)
+    assert outcome.code == 2
+    assert "4 items cannot be read again; 'image-1' came from" in outcome.err
+    np.save(tmp_path / "rows.npy", np.load(texts / "image.npy")[:2])
+    outcome = invoke("index", texts / "run", "--rebuild", *out)
+    assert "has 2 rows; row 2 was indexed" in outcome.err
+    with Index.open(tmp_path / "new") as index:
+        assert index.count() == 4
+    outcome = invoke("index", texts / "run", "--rebuild", "-m", "image", *out)
+    assert "it takes no --modality" in outcome.err
+    outcome = invoke("index", texts / "run", *out)
+    assert "Name an INPUT and its --modality, or use --rebuild" in outcome.err
+
+
+def test_help_names_every_home() -> None:
+    for command in ("index", "search"):
+        outcome = invoke(command, "--help")
+        assert outcome.code == 0
+        for name in ("postgresql://", "milvus://"):
+            assert name in outcome.out

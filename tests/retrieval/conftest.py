@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ccal import DualEncoder
 from ccal.encoders import DenseTower
 from ccal.retrieval import Hit, Index
+from tests.retrieval.milvus_server import NoServerError, running
 
 DIM = 8
 Place = Callable[[], str]
@@ -44,18 +45,43 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     running.cleanup()
 
 
-@pytest.fixture(params=["embedded", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+@pytest.fixture(scope="session")
+def milvus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Milvus server of our own, as host:port."""
+    pytest.importorskip("pymilvus")
+    try:
+        with running(tmp_path_factory.mktemp("milvus")) as address:
+            yield address
+    except NoServerError as error:
+        pytest.skip(f"no Milvus server: {error}")
+
+
+@pytest.fixture(params=["embedded", "postgres", "milvus"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """Locations that are free, in each kind of home."""
 
     def free() -> str:
         name = f"t{uuid.uuid4().hex[:12]}"
         if request.param == "embedded":
             return str(tmp_path / name)
+        if request.param == "milvus":
+            return f"milvus://{request.getfixturevalue('milvus')}/{name}"
         uri = request.getfixturevalue("server")
         return f"{uri}{'&' if '?' in uri else '?'}table={name}"
 
-    return free
+    yield free
+    if request.param == "milvus":
+        drop_all(request.getfixturevalue("milvus"))
+
+
+def drop_all(address: str) -> None:
+    """Remove what a test left, which would keep the server busy."""
+    client = pytest.importorskip("pymilvus").MilvusClient(f"http://{address}")
+    for name in client.list_collections():
+        for alias in client.list_aliases(name)["aliases"]:
+            client.drop_alias(alias)
+        client.drop_collection(name)
+    client.close()
 
 
 def rows(count: int, seed: int = 0, width: int = 6) -> NDArray[np.float32]:

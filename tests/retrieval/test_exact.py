@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccal.retrieval.embedded import exact
@@ -36,6 +36,7 @@ def test_the_best_are_among_the_candidates(count: int, k: int) -> None:
         np.testing.assert_allclose(sorted(cosines, reverse=True)[:k], best, atol=1e-12)
 
 
+@settings(deadline=None)
 @given(
     st.integers(1, 400), st.integers(1, 30), st.integers(1, 3), st.randoms(use_true_random=False)
 )

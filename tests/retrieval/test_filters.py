@@ -1,4 +1,4 @@
-"""Filters in both databases against plain Python."""
+"""Filters in all databases against plain Python."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 from ccal import InputError
 from ccal.retrieval.filters import Where, conditions, postgres_condition, sqlite_condition
+from ccal.retrieval.milvus.facets import facets, meets, milvus_condition
 
 VALUES: list[Any] = [None, True, False, 0, 1, 1.0, -2.5, 7, "", "1", "red", "Rot", "é", "z'\"%s?"]
 ABSENT = object()
@@ -115,6 +116,35 @@ def test_postgres_agrees_with_python(server: str) -> None:
             values = [value for _, given in tests for value in given]
             found = {row for (row,) in database.execute(sql, values)}
             assert found == {n for n, fact in enumerate(facts) if matches(fact, where)}, where
+
+
+def test_milvus_agrees_with_python(milvus: str) -> None:
+    pymilvus = pytest.importorskip("pymilvus")
+    facts, wheres = cases()
+    client = pymilvus.MilvusClient(f"http://{milvus}")
+    schema = client.create_schema()
+    schema.add_field("row", pymilvus.DataType.INT64, is_primary=True)
+    schema.add_field("facets", pymilvus.DataType.JSON)
+    schema.add_field("vector", pymilvus.DataType.FLOAT_VECTOR, dim=2)
+    index = client.prepare_index_params()
+    index.add_index("vector", index_type="FLAT", metric_type="IP")
+    client.create_collection("filters", schema=schema, index_params=index)
+    rows = [{"row": n, "facets": facets(f), "vector": [0.0, 1.0]} for n, f in enumerate(facts)]
+    client.insert("filters", rows)
+    more = 0
+    for where in wheres:
+        asked = conditions(where)
+        test = " and ".join(map(milvus_condition, asked))
+        level = {"consistency_level": "Strong" if where is wheres[0] else "Eventually"}
+        answer = client.query("filters", filter=test, limit=1000, output_fields=["row"], **level)
+        found = {row["row"] for row in answer}
+        true = {n for n, fact in enumerate(facts) if matches(fact, where)}
+        assert true == {n for n, fact in enumerate(facts) if meets(fact, asked)}, where
+        assert true <= found, where
+        more += len(found - true)
+    assert more < 0.01 * len(facts) * len(wheres)
+    client.drop_collection("filters")
+    client.close()
 
 
 @pytest.mark.parametrize("where", [{"": 1}, {"a..b": 1}, {'a"': 1}, {1: 2}, {"a": float("nan")}])

@@ -13,6 +13,7 @@ import typer
 from ccal.cli import options as o
 from ccal.cli.console import note, progress_line
 from ccal.cli.encode import read_items
+from ccal.cli.rebuilding import names_of_rows, rebuild_from_files
 from ccal.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,23 +37,29 @@ class _Given:
 
 def command(
     run: o.RunFolder,
-    source: Annotated[
-        Path,
-        typer.Argument(
-            metavar="INPUT",
-            help="A .npy or .npz file, a .txt file with one text a line, `-` for lines from "
-            "stdin, an image or a folder of images, or a table with `--column`.",
-        ),
-    ],
-    modality: Annotated[
-        str, typer.Option("--modality", "-m", help="Which of the run's two modalities it is of.")
-    ],
     out: Annotated[
         str,
         typer.Option(
-            "--out", "-o", metavar="LOCATION", help="A folder, or postgresql://...?table=NAME."
+            "--out",
+            "-o",
+            metavar="LOCATION",
+            help="A folder, `postgresql://user@host/database?table=NAME`, or "
+            "`milvus://host:19530/NAME` (`http://` and `https://` as well).",
         ),
     ],
+    source: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="INPUT",
+            show_default=False,
+            help="A .npy or .npz file, a .txt file with one text a line, `-` for lines from "
+            "stdin, an image or a folder of images, or a table with `--column`.",
+        ),
+    ] = None,
+    modality: Annotated[
+        str | None,
+        typer.Option("--modality", "-m", help="Which of the run's two modalities INPUT is of."),
+    ] = None,
     column: Annotated[
         str | None, typer.Option(help="Column of a table with the texts, or names of image files.")
     ] = None,
@@ -68,7 +75,11 @@ def command(
     key: Annotated[str | None, typer.Option(help="Array of a .npz file that has several.")] = None,
     rebuild: Annotated[
         bool,
-        typer.Option("--rebuild", help="Put this in place of what the index holds, in one step."),
+        typer.Option(
+            "--rebuild",
+            help="Embed all that the index holds anew, from the files and texts it knows; with an "
+            "INPUT, put that in place of all it holds. Either is one step.",
+        ),
     ] = False,
     float16: Annotated[
         bool, typer.Option("--float16", help="Half the space, about three digits; for a new one.")
@@ -80,17 +91,26 @@ def command(
     """Put items into an index, a new one or one that exists, for `ccal search` to find.
 
     Needs a RUN and items of one of its modalities. An index belongs to the model that made it;
-    after training again, `--rebuild` embeds anew.
+    after training again, `--rebuild` embeds what it holds with the newer model.
 
     Examples:
 
     `ccal index runs/first photos/ --modality image -o photos.index`
 
     `ccal index runs/first birds.csv --column caption --metadata year -m text -o photos.index`
+
+    `ccal index runs/second --rebuild -o photos.index`
     """
     from ccal.retrieval import Index
 
     model = open_model(run)
+    if source is None and rebuild:
+        _refuse_for_rebuild(modality, column, id_column, metadata, key, float16, dims)
+        with rebuild_from_files(out, model, run) as index:
+            note(f"Embedded {index.count():,} items of {index.stats().location} anew.")
+        return
+    if source is None or modality is None:
+        raise InputError("Name an INPUT and its --modality, or use --rebuild.")
     if modality not in model.modalities:
         raise InputError(f"{run} joins {' and '.join(model.modalities)}; it has no {modality!r}.")
     if (id_column or metadata) and column is None:
@@ -115,6 +135,14 @@ def command(
         return
     with index:
         _report(index, len(given.items), modality)
+
+
+def _refuse_for_rebuild(*options: object) -> None:
+    if any(option not in (None, False) for option in options):
+        raise InputError(
+            "--rebuild without an INPUT keeps what the index holds, and its form; it takes no "
+            "--modality, --column, --id, --metadata, --key, --float16 or --dims."
+        )
 
 
 def open_model(folder: Path) -> DualEncoder:
@@ -155,7 +183,7 @@ def _plain(source: Path, key: str | None) -> _Given:
         return _Given(items, ids=list(items), files=list(items))
     if isinstance(items, list):
         return _Given(items, metadata=[{"text": text} for text in items])
-    return _Given(items)
+    return _Given(items, files=names_of_rows(source, key, len(items)))
 
 
 def _table(

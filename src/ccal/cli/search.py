@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccal.cli.index import is_image, open_model
+from ccal.cli.pictures import picture, way_of
 from ccal.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,7 +26,11 @@ _FILTER = re.compile(r"([^<>=]+)(>=|<=|>|<|=)(.*)", re.DOTALL)
 
 def command(
     location: Annotated[
-        str, typer.Argument(metavar="LOCATION", help="What `ccal index` wrote to.")
+        str,
+        typer.Argument(
+            metavar="LOCATION",
+            help="What `ccal index` wrote to: a folder, `postgresql://...` or `milvus://...`.",
+        ),
     ],
     query: Annotated[
         str | None,
@@ -70,6 +75,13 @@ def command(
     ] = None,
     exact: Annotated[bool, typer.Option("--exact", help="No approximation.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
+    pictures: Annotated[
+        bool,
+        typer.Option(
+            "--pictures/--no-pictures",
+            help="Show images that were found, if stdout is a terminal that can.",
+        ),
+    ] = True,
 ) -> None:
     """Find the items of an index that are nearest to a query, the best first.
 
@@ -80,6 +92,8 @@ def command(
     `ccal search photos.index robin.jpg --k 5 --json`
 
     `ccal search photos.index --like photos/1.jpg --within image`
+
+    `ccal search milvus://localhost:19530/photos "a small yellow bird"`
     """
     from ccal.retrieval import Index
 
@@ -98,10 +112,16 @@ def command(
         found = [{"query": name, "hits": [asdict(hit) for hit in hits]} for name, hits in answers]
         print(json.dumps(found if several else found[0], indent=1))
         return
+    way = way_of() if pictures else None
     for number, (name, hits) in enumerate(answers):
         if several:
             print(f"{'' if number == 0 else chr(10)}{name}")
-        print("\n".join(_table(hits)) if hits else "nothing found")
+        header, *lines = _table(hits)
+        print(header if hits else "nothing found")
+        for hit, line in zip(hits, lines, strict=True):
+            print(line)
+            if way and (shown := picture(hit.file, way)):
+                print(shown)
 
 
 def parse_filters(texts: list[str]) -> dict[str, Any]:

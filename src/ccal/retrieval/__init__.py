@@ -6,9 +6,14 @@ items        what goes in (Item) and what comes out (Hit, Stats)
 filters      conditions on metadata
 fingerprint  the hash that binds an index to its model
 embedding    raw items and vectors as unit rows
+filling      items on their way into a home, a chunk at a time
 home         where an index lives: which one a location means
 embedded     the folder: SQLite holds the truth, memory-mapped files answer
 postgres     the database, by pgvector
+milvus       the distributed engine
+bound        the half of a home that knows its model
+hits         from items with their vectors to hits in their order
+refusals     what every home refuses, in the same words
 errors       an index that is damaged, in use, or of another model
 """
 

@@ -93,47 +93,41 @@ class Home(Protocol):
 
 def exists(location: str | os.PathLike[str]) -> bool:
     """Whether there is an index, be it a damaged one; one half built does not count."""
-    if _is_postgres(location):
-        from ccal.retrieval.postgres import PostgresHome
-
-        return PostgresHome.exists(str(location))
-    from ccal.retrieval.embedded import places
-
-    return places.exists(_folder(location))
+    home, place = _home_of(location)
+    return bool(home.exists(place))
 
 
 def open_home(location: str | os.PathLike[str]) -> Home:
     """The home of an index that exists."""
-    if _is_postgres(location):
-        from ccal.retrieval.postgres import PostgresHome
-
-        return PostgresHome.open(str(location))
-    from ccal.retrieval.embedded import EmbeddedHome
-
-    return EmbeddedHome.open(_folder(location))
+    home, place = _home_of(location)
+    opened: Home = home.open(place)
+    return opened
 
 
 def create_home(
     location: str | os.PathLike[str], binding: Binding, batches: Batches, *, replace: bool
 ) -> Home:
     """A new home with its first items; with `replace` in place of an index that is there."""
-    if _is_postgres(location):
+    home, place = _home_of(location)
+    made: Home = home.create(place, binding, batches, replace=replace)
+    return made
+
+
+def _home_of(location: str | os.PathLike[str]) -> tuple[Any, Any]:
+    """The class of home that a location means, and the location in its form."""
+    scheme, has_scheme, _ = location.partition("://") if isinstance(location, str) else ("",) * 3
+    if not has_scheme:
+        from ccal.retrieval.embedded import EmbeddedHome
+
+        return EmbeddedHome, Path(location)
+    if scheme in ("postgresql", "postgres"):
         from ccal.retrieval.postgres import PostgresHome
 
-        return PostgresHome.create(str(location), binding, batches, replace=replace)
-    from ccal.retrieval.embedded import EmbeddedHome
+        return PostgresHome, location
+    if scheme in ("milvus", "http", "https"):
+        from ccal.retrieval.milvus import MilvusHome
 
-    return EmbeddedHome.create(_folder(location), binding, batches, replace=replace)
-
-
-def _is_postgres(location: str | os.PathLike[str]) -> bool:
-    return isinstance(location, str) and location.startswith(("postgresql://", "postgres://"))
-
-
-def _folder(location: str | os.PathLike[str]) -> Path:
-    if isinstance(location, str) and "://" in location:
-        raise InputError(
-            f"{location.partition('://')[0]}:// is no home of an index; expected a folder or "
-            "postgresql://..."
-        )
-    return Path(location)
+        return MilvusHome, location
+    raise InputError(
+        f"{scheme}:// is no home of an index; expected a folder, postgresql://... or milvus://..."
+    )

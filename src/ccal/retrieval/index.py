@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 from ccal.errors import InputError
 from ccal.model import DualEncoder, Items
 from ccal.retrieval.embedding import embed, unit_vectors, width
+from ccal.retrieval.filling import Progress, Read, chunks_of, embedded, everything_in
 from ccal.retrieval.fingerprint import fingerprint
-from ccal.retrieval.home import Batches, Vectors, create_home, open_home
+from ccal.retrieval.home import create_home, open_home
 from ccal.retrieval.items import (
     Binding,
     Change,
@@ -26,18 +28,17 @@ from ccal.retrieval.searching import Searching, check_modality
 
 __all__ = ["Index"]
 
-_CHUNK = 4096
-Progress = Callable[[int, int], None]
 Location = str | os.PathLike[str]
 
 
 class Index(Searching):
     """Items with an id, a modality, metadata and perhaps a file, and their vectors.
 
-    An index belongs to the model that made it and refuses any other. A location is a folder, or
-    `postgresql://user@host/database?table=name`. Scores are cosines; the best come first, equal
-    ones in the order of their ids. Every change is complete and safe on disk when its method
-    returns, and happens as a whole or not at all. One process writes at a time, any number search.
+    An index belongs to the model that made it and refuses any other. A location is a folder,
+    `postgresql://user@host/database?table=name`, or `milvus://host:19530/name`. Scores are cosines;
+    the best come first, equal ones in the order of their ids. Every change is complete and safe on
+    disk when its method returns, and happens as a whole or not at all. One process writes at a
+    time, any number search.
 
     >>> import tempfile, torch
     >>> from ccal.encoders import DenseTower
@@ -89,21 +90,54 @@ class Index(Searching):
             raise InputError(f'dtype must be "float32" or "float16", got {dtype!r}.')
         if approximate_from < 1:
             raise InputError(f"approximate_from must be 1 or more, got {approximate_from}.")
-        where = None if model_folder is None else str(Path(model_folder).absolute())
         binding = Binding(
             fingerprint(model),
             model.modalities,
             width(model, dims),
             dtype,
             dims,
-            where,
+            _absolute(model_folder),
             approximate_from,
         )
         check_modality(modality, binding)
         ids = _numbered(modality, 1, len(items)) if ids is None else ids
         new = make_items(modality, len(items), ids, metadata, files)
-        batches = _embedded(model, binding, new, items, batch_size, progress)
+        chunks = chunks_of(new, lambda start, stop: items[start:stop])
+        batches = embedded(model, dims, chunks, len(new), batch_size, progress)
         return cls(create_home(location, binding, batches, replace=replace), model)
+
+    @classmethod
+    def rebuild(
+        cls,
+        location: Location,
+        model: DualEncoder,
+        read: Read,
+        *,
+        model_folder: Location | None = None,
+        batch_size: int = 1024,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Embed all items of an index anew, as with a newer model, in one step.
+
+        Ids, metadata, files and the form of the vectors stay. Until the end the old index answers;
+        changes that others make meanwhile are lost.
+
+        Args:
+            read: gives what items of one modality are, such as the images of their files.
+        """
+        old, items = everything_in(location)
+        binding = replace(
+            old,
+            fingerprint=fingerprint(model),
+            modalities=model.modalities,
+            dim=width(model, old.dims),
+            model_folder=_absolute(model_folder),
+        )
+        for item in items:
+            check_modality(item.modality, binding)
+        chunks = chunks_of(items, lambda start, stop: read(items[start:stop]))
+        batches = embedded(model, old.dims, chunks, len(items), batch_size, progress)
+        return cls(create_home(location, binding, batches, replace=True), model)
 
     @classmethod
     def open(cls, location: Location, model: DualEncoder | None = None) -> Self:
@@ -131,7 +165,9 @@ class Index(Searching):
         """Embed and add items; returns their ids."""
         model = self._needed_model("add raw items", "add_vectors")
         new = self._new_items(modality, len(items), ids, metadata, files)
-        self._home.insert(_embedded(model, self.binding, new, items, batch_size, progress))
+        chunks = chunks_of(new, lambda start, stop: items[start:stop])
+        dims = self.binding.dims
+        self._home.insert(embedded(model, dims, chunks, len(new), batch_size, progress))
         return [item.id for item in new]
 
     def add_vectors(
@@ -199,25 +235,8 @@ class Index(Searching):
         return make_items(modality, count, ids, metadata, files)
 
 
-def _embedded(
-    model: DualEncoder,
-    binding: Binding,
-    new: Sequence[Item],
-    items: Items,
-    batch_size: int,
-    progress: Progress | None,
-) -> Batches:
-    """Items with their vectors, a chunk at a time."""
-
-    def chunks() -> Iterator[tuple[Sequence[Item], Vectors]]:
-        for start in range(0, len(new), _CHUNK):
-            stop = min(start + _CHUNK, len(new))
-            rows = embed(model, new[start].modality, items[start:stop], binding.dims, batch_size)
-            yield new[start:stop], rows
-            if progress is not None:
-                progress(stop, len(new))
-
-    return chunks()
+def _absolute(folder: Location | None) -> str | None:
+    return None if folder is None else str(Path(folder).absolute())
 
 
 def _numbered(modality: str, first: int, count: int) -> list[str]:

@@ -2,9 +2,11 @@
 
 home         EmbeddedHome: changes and searches
 places       the folder itself
-truth        the SQLite database
+database     a SQLite file, in transactions
+truth        every item and its vector, in a database
 lock         one writer at a time
 segments     files of vectors, memory-mapped
+repair       segments that are damaged, written again
 sealing      the truth's newest rows become segments, small segments larger ones
 snapshot     what a search sees: segments, rows not yet in one, rows removed
 exact        search by matrix products

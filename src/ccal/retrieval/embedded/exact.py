@@ -102,7 +102,7 @@ def largest(scores: Tensor, m: int) -> tuple[Tensor, Tensor]:
     """
     rows, count = scores.shape
     groups = count // _GROUP
-    if groups < 4 * m:
+    if groups < 16 * m:
         best = scores.topk(m, dim=1, sorted=False)
         return best.values, best.indices
     body = scores[:, : groups * _GROUP].unflatten(1, (groups, _GROUP))
@@ -117,11 +117,15 @@ def largest(scores: Tensor, m: int) -> tuple[Tensor, Tensor]:
 
 def score(queries: Tensor, vectors: Tensor, positions: Tensor) -> Tensor:
     """Cosines (q, m) float64 of queries (q, d) with vectors at positions (q, m)."""
-    gathered = vectors[positions].double()
-    # A sum along each row, not a matrix product: it adds in the same order wherever a row stands.
-    cosines = gathered.mul_(queries.double().unsqueeze(1)).sum(2)
+    cosines = torch.empty(positions.shape, dtype=torch.float64)
+    # So few at a time that what is gathered stays in the processor's cache.
+    for start in range(0, len(queries), _GROUP):
+        some = slice(start, start + _GROUP)
+        gathered = vectors[positions[some]].double()
+        # A sum along each row, not a matrix product: it adds in the same order wherever it stands.
+        torch.sum(gathered.mul_(queries[some].double().unsqueeze(1)), 2, out=cosines[some])
     # What is equal but for the order of adding is equal.
-    return cosines.round(decimals=12)
+    return cosines.round_(decimals=12)
 
 
 def _products(queries: Tensor, vectors: Tensor) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,21 +12,24 @@ import numpy as np
 import torch
 
 from ccal.errors import CcalError, InputError
+from ccal.retrieval.bound import Bound
 from ccal.retrieval.embedded import places, sealing
 from ccal.retrieval.embedded.lock import WriterLock
 from ccal.retrieval.embedded.ranking import ranked
+from ccal.retrieval.embedded.repair import repair
 from ccal.retrieval.embedded.segments import BadSegmentError, Segment
 from ccal.retrieval.embedded.snapshot import Snapshot
 from ccal.retrieval.embedded.truth import Truth
-from ccal.retrieval.errors import DamagedIndexError, IndexInUseError, OtherModelError
+from ccal.retrieval.errors import DamagedIndexError
 from ccal.retrieval.filters import Condition
 from ccal.retrieval.home import Batches, Vectors
 from ccal.retrieval.items import Binding, Change, Hit, Item
+from ccal.retrieval.refusals import is_an_index
 
 __all__ = ["EmbeddedHome"]
 
 
-class EmbeddedHome:
+class EmbeddedHome(Bound):
     """A folder: truth.sqlite, writer.lock and segment files. See `ccal.retrieval.home.Home`.
 
     The first change takes the writer's lock, `close` gives it back. Threads may share one.
@@ -40,8 +42,12 @@ class EmbeddedHome:
         self._guard = threading.RLock()
         self._lock = WriterLock(folder / places.LOCK)
         self._truth = Truth(folder / places.TRUTH)
-        self._binding: Binding | None = None
         self._snapshot: Snapshot | None = None
+
+    @classmethod
+    def exists(cls, folder: Path) -> bool:
+        """Whether there is an index, be it a damaged one."""
+        return places.exists(folder)
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -52,17 +58,14 @@ class EmbeddedHome:
             )
             raise InputError(f"{folder} is no index: {problem}. Make one with Index.build.")
         home = cls(folder)
-        try:
+        with home._closing_on_error():
             if not home._truth.is_complete():
                 raise InputError(
                     f"{folder} is a half-written index: building it was interrupted, and nothing "
                     "of it counts. Build it again."
                 )
-            home._read_binding()
+            home._bind_to_truth()
             home._check_headers()
-        except BaseException:
-            home.close()
-            raise
         return home
 
     @classmethod
@@ -79,8 +82,8 @@ class EmbeddedHome:
                 home._truth.set("binding", binding.to_json())
                 for items, vectors in batches:
                     home._truth.insert(items, vectors.astype(binding.dtype))
-            home._binding = binding
-            home._after_change(always=True)
+            home._bind(binding)
+            sealing.seal_if_due(home._truth, folder, binding, always=True)
         except BaseException:
             # Before the lock is free, so that nobody else's index is discarded.
             with suppress(CcalError):
@@ -89,12 +92,6 @@ class EmbeddedHome:
             home.close()
             raise
         return home
-
-    @property
-    def binding(self) -> Binding:
-        """The model the index belongs to."""
-        assert self._binding is not None  # set by open and create
-        return self._binding
 
     def insert(self, batches: Batches) -> int:
         """Add items, all or none."""
@@ -175,17 +172,9 @@ class EmbeddedHome:
     def details(self) -> dict[str, Any]:
         """Segments, rows outside of them, rows removed from them, bytes on disk."""
         with self._guard, self._truth.reading():
-            known = sealing.entries(self._truth)
-            sealed = int(self._truth.get("sealed"))
-            ((waiting,),) = self._truth.query("SELECT count(*) FROM items WHERE row > ?", [sealed])
-            ((removed,),) = self._truth.query("SELECT count(*) FROM removed")
-        return {
-            "segments": len(known),
-            "approximate": sum(entry.approximate is not None for entry in known),
-            "waiting": waiting,
-            "removed": removed,
-            "bytes": sum(p.stat().st_size for p in self.folder.iterdir() if p.is_file()),
-        }
+            numbers = sealing.numbers(self._truth)
+        size = sum(path.stat().st_size for path in self.folder.iterdir() if path.is_file())
+        return {**numbers, "bytes": size}
 
     def check(self) -> None:
         """Read the truth and all segments; damaged segments are written again."""
@@ -227,10 +216,7 @@ class EmbeddedHome:
 
     def _clear(self, replace: bool) -> None:
         if not replace:
-            raise InputError(
-                f"{self.folder} is an index already. Add to it with Index.open(...).add, or build "
-                "it anew with replace=True."
-            )
+            raise is_an_index(self.folder)
         self._truth.clear()
 
     @contextmanager
@@ -241,40 +227,19 @@ class EmbeddedHome:
                 self._lock.acquire()
                 sealing.tidy(self._truth, self.folder)
             with self._truth.writing():
-                self._read_binding()
+                self._bind_to_truth()
                 yield
-            self._after_change()
-
-    def _after_change(self, always: bool = False) -> None:
-        """Seal if it is due; the change itself has happened, whatever becomes of this."""
-        try:
-            if always or sealing.is_due(self._truth):
-                sealing.seal(self._truth, self.folder, self.binding)
-                sealing.tidy(self._truth, self.folder)
-        except (OSError, CcalError) as error:
-            if isinstance(error, DamagedIndexError):
-                raise
-            warnings.warn(
-                f"{self.folder}: the change is safe, but files for faster search could not be "
-                f"written ({error}).",
-                stacklevel=2,
-            )
+            sealing.seal_if_due(self._truth, self.folder, self.binding)
 
     def _current(self) -> Snapshot:
         """The snapshot of this transaction."""
         if self._snapshot is None or self._snapshot.changes != int(self._truth.get("changes")):
-            self._read_binding()
+            self._bind_to_truth()
             self._snapshot = Snapshot.read(self._truth, self.folder, self.binding, self._snapshot)
         return self._snapshot
 
-    def _read_binding(self) -> None:
-        binding = Binding.from_json(self._truth.get("binding"))
-        if self._binding is not None and not binding.is_space_of(self._binding):
-            raise OtherModelError(
-                f"{self.folder} was built anew, by another model or with other dimensions, since "
-                "it was opened; open it again."
-            )
-        self._binding = binding
+    def _bind_to_truth(self) -> None:
+        self._bind(Binding.from_json(self._truth.get("binding")))
 
     def _check_headers(self) -> None:
         for entry in sealing.entries(self._truth):
@@ -288,30 +253,5 @@ class EmbeddedHome:
         """Write damaged segments again; if another process writes, the truth answers meanwhile."""
         with self._truth.reading():
             damaged = self._current().damaged
-        if not damaged:
-            return
-        held = self._lock.held
-        try:
-            self._lock.acquire()
-        except (IndexInUseError, InputError):
-            return
-        try:
-            known = sealing.entries(self._truth)
-            for entry in damaged:
-                if entry in known:
-                    path = self.folder / f"{entry.name}.vectors"
-                    sealing.rewrite(self._truth, self.folder, self.binding, entry)
-                    warnings.warn(
-                        f"{path} was missing or damaged; it was written again from "
-                        f"{self._truth.path.name}.",
-                        stacklevel=2,
-                    )
-        except OSError as error:
-            warnings.warn(
-                f"{self.folder} has files that are missing or damaged and cannot be written again "
-                f"({error}); {self._truth.path.name} answers in their place, slower.",
-                stacklevel=2,
-            )
-        finally:
-            if not held:
-                self._lock.release()
+        if damaged:
+            repair(self._truth, self.folder, self.binding, damaged, self._lock)

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from ccal.errors import InputError
-from ccal.retrieval.errors import IndexInUseError
+from ccal.retrieval.refusals import in_use
 
 __all__ = ["WriterLock"]
 
@@ -39,10 +39,7 @@ class WriterLock:
         except BlockingIOError as error:
             holder = os.read(handle, 32).decode(errors="replace").strip()
             os.close(handle)
-            raise IndexInUseError(
-                f"{self.path.parent} is being written to by process {holder or '?'}; an index has "
-                "one writer at a time. Searching works meanwhile; to write, wait until it is done."
-            ) from error
+            raise in_use(self.path.parent, f"process {holder or '?'}") from error
         os.truncate(handle, 0)
         os.write(handle, f"{os.getpid()}\n".encode())
         self._handle = handle

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from ccal.retrieval.embedded.exact import Found
-from ccal.retrieval.embedded.truth import Facts
+from ccal.retrieval.hits import Facts
 from ccal.retrieval.items import Hit
 
 __all__ = ["ranked"]

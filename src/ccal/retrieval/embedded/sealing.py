@@ -7,18 +7,29 @@ tells the truth of it, so that a process that dies between the two leaves a file
 from __future__ import annotations
 
 import secrets
+import warnings
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ccal.errors import CcalError
 from ccal.retrieval.embedded.segments import write_file, write_segment
+from ccal.retrieval.errors import DamagedIndexError
 from ccal.retrieval.items import Binding
 
 if TYPE_CHECKING:
     from ccal.retrieval.embedded.truth import Truth
 
-__all__ = ["Entry", "approximate_path", "entries", "is_due", "rewrite", "seal", "tidy"]
+__all__ = [
+    "Entry",
+    "approximate_path",
+    "entries",
+    "numbers",
+    "rewrite",
+    "seal_if_due",
+    "tidy",
+]
 
 TAIL = 4096
 """Rows that may wait outside of segments; reading them takes milliseconds when an index opens."""
@@ -48,6 +59,36 @@ def is_due(truth: Truth) -> bool:
         return True
     ((removed,),) = truth.query("SELECT count(*) FROM removed")
     return removed > TAIL // 4 and any(_is_sparse(truth, entry) for entry in entries(truth))
+
+
+def seal_if_due(truth: Truth, folder: Path, binding: Binding, always: bool = False) -> None:
+    """Seal after a change, which has happened, whatever becomes of this."""
+    try:
+        if always or is_due(truth):
+            seal(truth, folder, binding)
+            tidy(truth, folder)
+    except (OSError, CcalError) as error:
+        if isinstance(error, DamagedIndexError):
+            raise
+        warnings.warn(
+            f"{folder}: the change is safe, but files for faster search could not be written "
+            f"({error}).",
+            stacklevel=2,
+        )
+
+
+def numbers(truth: Truth) -> dict[str, int]:
+    """Segments, those with a faiss index, rows outside of any, rows removed from one."""
+    known = entries(truth)
+    sealed = int(truth.get("sealed"))
+    ((waiting,),) = truth.query("SELECT count(*) FROM items WHERE row > ?", [sealed])
+    ((removed,),) = truth.query("SELECT count(*) FROM removed")
+    return {
+        "segments": len(known),
+        "approximate": sum(entry.approximate is not None for entry in known),
+        "waiting": waiting,
+        "removed": removed,
+    }
 
 
 def seal(truth: Truth, folder: Path, binding: Binding) -> None:

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
-import sqlite3
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ccal.errors import CcalError, InputError
+from ccal.retrieval.embedded.database import Database
 from ccal.retrieval.errors import DamagedIndexError
 from ccal.retrieval.filters import Condition, sqlite_condition
+from ccal.retrieval.hits import Facts
 from ccal.retrieval.items import Change, Item
+from ccal.retrieval.refusals import id_taken, in_order
 
-__all__ = ["Facts", "Truth"]
-
-Facts = tuple[str, str, dict[str, Any], str | None]
+__all__ = ["Truth"]
 
 _SCHEMA = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -38,28 +34,12 @@ CREATE TABLE removed (row INTEGER PRIMARY KEY, modality TEXT NOT NULL);
 """
 
 
-class Truth:
-    """The database, in transactions; rows of vectors never change and never come back.
+class Truth(Database):
+    """Rows of vectors never change and never come back.
 
     `about` holds the binding, `changes` (a counter that every change raises), and `sealed`: rows up
     to this number are in segments, those after it are not.
     """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._depth = 0
-        if not os.access(path.parent, os.W_OK):
-            raise InputError(
-                f"{path.parent}: even to search an index, SQLite must be allowed to write to its "
-                "folder, where it notes who reads; get that right, or copy the folder."
-            )
-        with self._named_errors():
-            # Autocommit: transactions begin and end where we say. Locking is the home's.
-            self._db = sqlite3.connect(
-                path, timeout=30, isolation_level=None, check_same_thread=False
-            )
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = FULL")
 
     def is_complete(self) -> bool:
         """Whether the first transaction, which builds the index, came to its end."""
@@ -73,52 +53,19 @@ class Truth:
         self.set("changes", 0)
         self.set("sealed", 0)
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """All queries inside see one state, whatever others write; may be nested."""
-        with self._transaction("BEGIN", end="ROLLBACK"):
-            yield
-
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """All changes inside happen, and are on disk, or none."""
-        with self._transaction("BEGIN IMMEDIATE", end="COMMIT"):
-            yield
-            self.set("changes", int(self.get("changes")) + 1)
-
-    def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Rows of one statement."""
-        with self._named_errors():
-            return self._db.execute(sql, parameters).fetchall()
-
-    def get(self, key: str) -> str:
-        """A value of `about`."""
-        found = self.query("SELECT value FROM about WHERE key = ?", [key])
-        if not found:
-            raise DamagedIndexError(f"{self.path} is damaged: it says nothing about {key}.")
-        return str(found[0][0])
-
-    def set(self, key: str, value: object) -> None:
-        """Set a value of `about`."""
-        self.query("INSERT OR REPLACE INTO about VALUES (?, ?)", [key, str(value)])
-
     def insert(self, items: Sequence[Item], vectors: NDArray[np.floating]) -> None:
         """Add items; one whose id exists is refused."""
         ids = [item.id for item in items]
         if taken := self.query(f"SELECT id FROM items WHERE {_among('id')} LIMIT 1", [_list(ids)]):
-            raise InputError(
-                f"The index has an item {taken[0][0]!r} already; nothing was added. Change it with "
-                "update, or choose another id."
-            )
+            raise id_taken(taken[0][0])
         row = self.last_row()
-        with self._named_errors():
-            self._db.executemany(
-                "INSERT INTO items VALUES (?, ?, ?, ?, ?)",
-                (
-                    (row + n, i.id, i.modality, _json(i.metadata), i.file)
-                    for n, i in enumerate(items, start=1)
-                ),
-            )
+        self.query_many(
+            "INSERT INTO items VALUES (?, ?, ?, ?, ?)",
+            (
+                (row + n, i.id, i.modality, _json(i.metadata), i.file)
+                for n, i in enumerate(items, start=1)
+            ),
+        )
         self._insert_vectors(range(row + 1, row + 1 + len(items)), vectors)
         self._count(Counter(item.modality for item in items))
 
@@ -126,12 +73,11 @@ class Truth:
         """Give the items of these rows new vectors, which takes new rows."""
         new = range(self.last_row() + 1, self.last_row() + 1 + len(rows))
         self._bury(rows)
-        with self._named_errors():
-            pairs = zip(new, rows, strict=True)
-            self._db.executemany("UPDATE items SET row = ? WHERE row = ?", pairs)
-            # AUTOINCREMENT counts insertions only; a row must not come back after a removal.
-            last = [new[-1] if len(new) else self.last_row()]
-            self._db.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 'items'", last)
+        pairs = zip(new, rows, strict=True)
+        self.query_many("UPDATE items SET row = ? WHERE row = ?", pairs)
+        # AUTOINCREMENT counts insertions only; a row must not come back after a removal.
+        last = [new[-1] if len(new) else self.last_row()]
+        self.query("UPDATE sqlite_sequence SET seq = ? WHERE name = 'items'", last)
         self._insert_vectors(new, vectors)
 
     def describe(self, rows: Sequence[int], changes: Sequence[Change]) -> None:
@@ -141,8 +87,7 @@ class Truth:
             for row, c in zip(rows, changes, strict=True)
         )
         sql = "metadata = coalesce(?, metadata), file = coalesce(?, file)"
-        with self._named_errors():
-            self._db.executemany(f"UPDATE items SET {sql} WHERE row = ?", values)
+        self.query_many(f"UPDATE items SET {sql} WHERE row = ?", values)
 
     def delete(self, rows: Sequence[int]) -> None:
         """Take items out."""
@@ -154,11 +99,7 @@ class Truth:
     def rows(self, ids: Sequence[str]) -> list[int]:
         """Row numbers of ids, which must exist."""
         sql = f"SELECT id, row FROM items WHERE {_among('id')}"
-        found = dict(self.query(sql, [_list(ids)]))
-        for id in ids:
-            if id not in found:
-                raise InputError(f"The index has no item {id!r}; nothing was done.")
-        return [found[id] for id in ids]
+        return in_order(ids, dict(self.query(sql, [_list(ids)])))
 
     def items(self, rows: Iterable[int]) -> dict[int, Item]:
         """Items by row number."""
@@ -210,10 +151,6 @@ class Truth:
         found = self.query("SELECT seq FROM sqlite_sequence WHERE name = 'items'")
         return int(found[0][0]) if found else 0
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._db.close()
-
     def counts(self) -> dict[str, int]:
         """How many items there are of each modality that has some; SQLite would count them all."""
         return dict(self.query("SELECT modality, count FROM counts WHERE count > 0"))
@@ -240,40 +177,10 @@ class Truth:
 
     def _insert_vectors(self, rows: Iterable[int], vectors: NDArray[np.floating]) -> None:
         blobs = (vector.tobytes() for vector in vectors)
-        with self._named_errors():
-            self._db.executemany(
-                "INSERT INTO vectors VALUES (?, ?, ?)",
-                ((row, blob, zlib.crc32(blob)) for row, blob in zip(rows, blobs, strict=True)),
-            )
-
-    @contextmanager
-    def _transaction(self, begin: str, end: str) -> Iterator[None]:
-        if self._depth:
-            yield
-            return
-        self.query(begin)
-        self._depth += 1
-        try:
-            yield
-            self.query(end)
-        finally:
-            self._depth -= 1
-            # A COMMIT that found the disk full leaves the transaction open, too.
-            if self._db.in_transaction:
-                self._db.rollback()
-
-    @contextmanager
-    def _named_errors(self) -> Iterator[None]:
-        """What SQLite says, with the name of the file."""
-        try:
-            yield
-        except sqlite3.OperationalError as error:
-            raise CcalError(f"{self.path}: {error}; nothing was changed.") from error
-        except sqlite3.DatabaseError as error:
-            raise DamagedIndexError(
-                f"{self.path} is damaged: {error}. It holds the truth of the index, which cannot "
-                "be rebuilt without it; build the index again."
-            ) from error
+        self.query_many(
+            "INSERT INTO vectors VALUES (?, ?, ?)",
+            ((row, blob, zlib.crc32(blob)) for row, blob in zip(rows, blobs, strict=True)),
+        )
 
 
 def _among(column: str) -> str:

@@ -12,8 +12,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from ccal.errors import CcalError, InputError
 from ccal.optional import require
-from ccal.retrieval.errors import IndexInUseError
-from ccal.retrieval.items import Binding
+from ccal.retrieval.items import Binding, Item
+from ccal.retrieval.refusals import in_use
 
 __all__ = ["Database", "parse_location"]
 
@@ -69,10 +69,7 @@ class Database:
                 return
             key = [f"ccal {self.table}"]
             if not self.query("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", key)[0][0]:
-                raise IndexInUseError(
-                    f"{self.location} is being written to by another connection; an index has one "
-                    "writer at a time. Searching works meanwhile; to write, wait until it is done."
-                )
+                raise in_use(self.location, "another connection")
             self._is_writer = True
 
     def about(self, key: str) -> str:
@@ -89,6 +86,17 @@ class Database:
             counts[modality] = counts.get(modality, 0) + count
         sql = f"UPDATE {self.table}_about SET value = %s WHERE key = 'counts'"
         self.query(sql, [json.dumps(counts)])
+
+    def copy(self, items: Sequence[Item], vectors: Sequence[Any], kind: str) -> None:
+        """Add rows by COPY, with vectors of a type of pgvector."""
+        columns = "(id, modality, metadata, file, vector)"
+        command = f"COPY {self.table} {columns} FROM STDIN (FORMAT BINARY)"
+        jsonb = require("psycopg.types.json", extra="postgres", purpose="PostgreSQL").Jsonb
+        with self.connection.cursor() as cursor, cursor.copy(command) as copy:
+            copy.set_types(["text", "text", "jsonb", "text", kind])
+            for item, vector in zip(items, vectors, strict=True):
+                facts = jsonb(dict(item.metadata))
+                copy.write_row((item.id, item.modality, facts, item.file, vector))
 
     def make_tables(self, binding: Binding) -> None:
         """New tables, in place of old ones if there are."""

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, Self
 
 import numpy as np
 
 from ccal.errors import CcalError, InputError
-from ccal.optional import require
-from ccal.retrieval.errors import OtherModelError
+from ccal.retrieval.bound import Bound
 from ccal.retrieval.filters import Condition, postgres_condition
+from ccal.retrieval.hits import best, scored
 from ccal.retrieval.home import Batches, Vectors
 from ccal.retrieval.items import Binding, Change, Hit, Item
 from ccal.retrieval.postgres.database import Database
+from ccal.retrieval.refusals import id_taken, in_order, is_an_index
 
 __all__ = ["PostgresHome"]
 
@@ -24,7 +25,7 @@ __all__ = ["PostgresHome"]
 _SPARE = 16
 
 
-class PostgresHome:
+class PostgresHome(Bound):
     """The tables of a `Database` as a `Home`.
 
     The location is `postgresql://user:password@host/database?table=NAME`, NAME being `ccal` if it
@@ -37,22 +38,18 @@ class PostgresHome:
         self._db = Database(location)
         self._table, self.location = self._db.table, self._db.location
         self._query = self._db.query
-        self._binding: Binding | None = None
 
     @classmethod
     def exists(cls, location: str) -> bool:
         """Whether there is an index."""
-        home = cls(location)
-        try:
+        with closing(cls(location)) as home:
             return home._db.exists()
-        finally:
-            home.close()
 
     @classmethod
     def open(cls, location: str) -> Self:
         """Open an index that exists."""
         home = cls(location)
-        try:
+        with home._closing_on_error():
             if not home._db.exists():
                 raise InputError(
                     f"{home.location} is no index: there is no table {home._table}_about. Make one "
@@ -61,39 +58,24 @@ class PostgresHome:
             home._db.register()
             with home._reading():
                 return home
-        except BaseException:
-            home.close()
-            raise
 
     @classmethod
     def create(cls, location: str, binding: Binding, batches: Batches, *, replace: bool) -> Self:
         """Build an index in one transaction."""
         home = cls(location)
-        try:
+        with home._closing_on_error():
             home._db.become_writer()
             home._query("CREATE EXTENSION IF NOT EXISTS vector")
             home._db.register()
             if home._db.exists() and not replace:
-                raise InputError(
-                    f"{home.location} is an index already. Add to it with Index.open(...).add, or "
-                    "build it anew with replace=True."
-                )
-            home._binding = binding
+                raise is_an_index(home.location)
+            home._bind(binding)
             with home._db.transaction():
                 home._db.make_tables(binding)
                 for items, vectors in batches:
                     home._insert(items, vectors)
             home._db.make_indexes(binding)
-        except BaseException:
-            home.close()
-            raise
         return home
-
-    @property
-    def binding(self) -> Binding:
-        """The model the index belongs to."""
-        assert self._binding is not None  # set by open and create
-        return self._binding
 
     def insert(self, batches: Batches) -> int:
         """Add items, all or none."""
@@ -159,8 +141,10 @@ class PostgresHome:
                         f'WHERE {met} ORDER BY {near}, id COLLATE "C" LIMIT %s'
                     )
                     given = [modality, *values, self._db.pgvector.Vector(query), k + _SPARE]
-                    hits += _scored(query, self._query(sql, given))
-                answers.append(sorted(hits, key=lambda hit: (-hit.score, hit.id))[:k])
+                    rows = self._query(sql, given)
+                    vectors = [row[-1].to_numpy() for row in rows]
+                    hits += scored(query, [row[:-1] for row in rows], vectors)
+                answers.append(best(hits, k))
         return answers
 
     def items(self, ids: Sequence[str]) -> list[Item]:
@@ -220,27 +204,13 @@ class PostgresHome:
     def _items(self, ids: Sequence[str]) -> list[Item]:
         sql = f"SELECT id, modality, metadata, file FROM {self._table} WHERE id = ANY(%s)"
         known = {row[0]: Item(*row) for row in self._query(sql, [list(ids)])}
-        for id in ids:
-            if id not in known:
-                raise InputError(f"The index has no item {id!r}; nothing was done.")
-        return [known[id] for id in ids]
+        return in_order(ids, known)
 
     def _insert(self, items: Sequence[Item], vectors: Vectors) -> None:
         sql = f"SELECT id FROM {self._table} WHERE id = ANY(%s) LIMIT 1"
         if taken := self._query(sql, [[item.id for item in items]]):
-            raise InputError(
-                f"The index has an item {taken[0][0]!r} already; nothing was added. Change it with "
-                "update, or choose another id."
-            )
-        columns = "(id, modality, metadata, file, vector)"
-        command = f"COPY {self._table} {columns} FROM STDIN (FORMAT BINARY)"
-        jsonb = require("psycopg.types.json", extra="postgres", purpose="PostgreSQL").Jsonb
-        with self._db.connection.cursor() as cursor, cursor.copy(command) as copy:
-            copy.set_types(["text", "text", "jsonb", "text", self._type])
-            for item, vector in zip(items, vectors, strict=True):
-                facts = jsonb(dict(item.metadata))
-                row = (item.id, item.modality, facts, item.file, self._stored(vector))
-                copy.write_row(row)
+            raise id_taken(taken[0][0])
+        self._db.copy(items, [self._stored(vector) for vector in vectors], self._type)
         self._db.count(Counter(item.modality for item in items))
 
     @property
@@ -256,13 +226,7 @@ class PostgresHome:
     def _reading(self) -> Iterator[None]:
         """One state of the index, which is still of the model it was opened for."""
         with self._db.transaction():
-            binding = Binding.from_json(self._db.about("binding"))
-            if self._binding is not None and not binding.is_space_of(self._binding):
-                raise OtherModelError(
-                    f"{self.location} was built anew, by another model or with other dimensions, "
-                    "since it was opened; open it again."
-                )
-            self._binding = binding
+            self._bind(Binding.from_json(self._db.about("binding")))
             yield
 
     @contextmanager
@@ -270,15 +234,3 @@ class PostgresHome:
         self._db.become_writer()
         with self._reading():
             yield
-
-
-def _scored(query: Any, rows: Sequence[tuple[Any, ...]]) -> list[Hit]:
-    """Hits with their cosines in float64, as every home gives them."""
-    if not rows:
-        return []
-    vectors = np.stack([row[-1].to_numpy() for row in rows]).astype(np.float64)
-    cosines = (vectors * query.astype(np.float64)).sum(1).round(12).tolist()
-    return [
-        Hit(id, cosine, modality, metadata, file)
-        for (id, modality, metadata, file, _), cosine in zip(rows, cosines, strict=True)
-    ]

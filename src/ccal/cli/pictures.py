@@ -1,0 +1,120 @@
+"""Pictures in a terminal: as such where it can, of coloured half blocks where it has colours."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+__all__ = ["Way", "picture", "way_of"]
+
+Way = Literal["kitty", "iterm", "true", "256"]
+"""kitty's and iTerm2's ways of sending an image, or half blocks in 24-bit or in 256 colours."""
+
+_COLUMNS, _ROWS = 32, 12
+_PIXELS = 384
+_CHUNK = 4096
+_LEVELS = (0, 95, 135, 175, 215, 255)
+
+
+def way_of(environment: Mapping[str, str] = os.environ, terminal: bool | None = None) -> Way | None:
+    """How the terminal at stdout shows pictures, by what it says of itself; None if it cannot.
+
+    It is not asked: an answer may never come, or end up in what the user types next.
+
+    >>> way_of({"TERM": "xterm-kitty"}, terminal=True), way_of({"TERM": "xterm-kitty"}, False)
+    ('kitty', None)
+    """
+    if not (sys.stdout.isatty() if terminal is None else terminal):
+        return None
+    term, program = environment.get("TERM", ""), environment.get("TERM_PROGRAM", "")
+    if term in ("", "dumb"):
+        return None
+    # Multiplexers swallow images, or put them where another window is.
+    if not term.startswith(("tmux", "screen")) and "TMUX" not in environment:
+        if "kitty" in term or "ghostty" in term or "KITTY_WINDOW_ID" in environment:
+            return "kitty"
+        if program in ("iTerm.app", "WezTerm", "mintty"):
+            return "iterm"
+        if environment.get("LC_TERMINAL") == "iTerm2":
+            return "iterm"
+    if environment.get("NO_COLOR"):
+        return None
+    if environment.get("COLORTERM") in ("truecolor", "24bit"):
+        return "true"
+    return "256" if "256" in term else None
+
+
+def picture(file: str | None, way: Way) -> str | None:
+    """What to print for an image file; None if it is none, or cannot be read."""
+    from ccal.data.images.scan import SUFFIXES
+
+    if file is None or Path(file).suffix.lower() not in SUFFIXES or not Path(file).is_file():
+        return None
+    try:
+        from PIL import Image, ImageOps, UnidentifiedImageError
+    except ModuleNotFoundError:
+        return None
+    try:
+        with Image.open(file) as opened:
+            image = ImageOps.exif_transpose(opened).convert("RGB")
+    except (OSError, UnidentifiedImageError, ValueError, Image.DecompressionBombError):
+        return None
+    if way in ("true", "256"):
+        image.thumbnail((_COLUMNS, 2 * _ROWS))
+        return "\n".join(_half_blocks(image, way))
+    image.thumbnail((_PIXELS, _PIXELS))
+    stream = io.BytesIO()
+    image.save(stream, "PNG")
+    content = stream.getvalue()
+    # A cell is about twice as high as it is wide.
+    rows = max(1, min(_ROWS, round(_COLUMNS * image.height / image.width / 2)))
+    return _kitty(content, rows) if way == "kitty" else _iterm(content, rows)
+
+
+def _kitty(content: bytes, rows: int) -> str:
+    """A PNG in pieces; q=2 asks for no answer."""
+    text = base64.b64encode(content).decode()
+    pieces = [text[start : start + _CHUNK] for start in range(0, len(text), _CHUNK)]
+    sent = []
+    for number, piece in enumerate(pieces):
+        first = f"a=T,f=100,q=2,r={rows}," if number == 0 else ""
+        sent.append(f"\x1b_G{first}m={int(number + 1 < len(pieces))};{piece}\x1b\\")
+    return "".join(sent)
+
+
+def _iterm(content: bytes, rows: int) -> str:
+    text = base64.b64encode(content).decode()
+    about = f"inline=1;size={len(content)};height={rows};preserveAspectRatio=1"
+    return f"\x1b]1337;File={about}:{text}\a"
+
+
+def _half_blocks(image: Any, way: Way) -> Iterator[str]:
+    """Lines of upper half blocks: the letter has the colour of one pixel, its ground the next."""
+    pixels = image.load()
+    for y in range(0, image.height, 2):
+        line = ""
+        for x in range(image.width):
+            line += _colour(38, pixels[x, y], way)
+            # An odd last row has no pixel below.
+            line += _colour(48, pixels[x, y + 1], way) if y + 1 < image.height else ""
+            line += "▀"
+        yield f"{line}\x1b[0m"
+
+
+def _colour(ground: int, pixel: tuple[int, int, int], way: Way) -> str:
+    """Select a colour of the letter (38) or its ground (48).
+
+    >>> _colour(38, (255, 0, 0), "256")
+    '\\x1b[38;5;196m'
+    """
+    if way == "true":
+        return f"\x1b[{ground};2;{pixel[0]};{pixel[1]};{pixel[2]}m"
+    red, green, blue = (
+        min(range(6), key=lambda level: abs(_LEVELS[level] - value)) for value in pixel
+    )
+    return f"\x1b[{ground};5;{16 + 36 * red + 6 * green + blue}m"

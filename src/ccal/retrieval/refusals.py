@@ -1,0 +1,49 @@
+"""What every home refuses, in the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from ccal.errors import InputError
+from ccal.retrieval.errors import IndexInUseError
+
+__all__ = ["id_taken", "in_order", "in_use", "is_an_index"]
+
+T = TypeVar("T")
+
+
+def in_order(ids: Sequence[str], found: Mapping[str, T]) -> list[T]:
+    """What was found of each id; one that was not found refuses all.
+
+    >>> in_order(["b", "a"], {"a": 1, "b": 2})
+    [2, 1]
+    """
+    for id in ids:
+        if id not in found:
+            raise InputError(f"The index has no item {id!r}; nothing was done.")
+    return [found[id] for id in ids]
+
+
+def id_taken(id: str) -> InputError:
+    """For an item whose id exists."""
+    return InputError(
+        f"The index has an item {id!r} already; nothing was added. Change it with update, or "
+        "choose another id."
+    )
+
+
+def is_an_index(location: object) -> InputError:
+    """For a build where an index is."""
+    return InputError(
+        f"{location} is an index already. Add to it with Index.open(...).add, or build it anew "
+        "with replace=True."
+    )
+
+
+def in_use(location: object, writer: str) -> IndexInUseError:
+    """For a second writer."""
+    return IndexInUseError(
+        f"{location} is being written to by {writer}; an index has one writer at a time. "
+        "Searching works meanwhile; to write, wait until it is done."
+    )
