@@ -16,6 +16,7 @@ rendering    both modalities of one tune
 worker       a process that renders tunes
 building     many tunes into a store, in parallel and resumable
 store        memory-mapped staff lines, spectrograms and onsets
+mapped       arrays in files, and manifests that describe them
 duplicates   tunes with the same melody
 splits       train, validation and test tunes
 snippets     the paper's pairs

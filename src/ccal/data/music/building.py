@@ -18,8 +18,9 @@ import numpy as np
 
 from ccal.data.music.abc import Tune
 from ccal.data.music.duplicates import melody_groups
+from ccal.data.music.mapped import describe
 from ccal.data.music.rendering import MusicSettings, RenderedTune
-from ccal.data.music.store import ARRAYS, FORMAT, MANIFEST, SheetAudioStore, file_digest
+from ccal.data.music.store import ARRAYS, FORMAT, MANIFEST, SheetAudioStore
 from ccal.data.music.worker import Worker, read_part, wait_for, write_part
 from ccal.errors import CcalError, InputError
 from ccal.files import write_atomically
@@ -73,7 +74,7 @@ def build_store(
     with _alone(where):
         old = SheetAudioStore(where) if (where / MANIFEST).exists() else None
         if old is not None and old.manifest["hash"] == about["hash"]:
-            return old
+            return _with_texts(old, {key: tune.abc for key, tune in zip(keys, tunes, strict=True)})
         parts = where / _PARTS
         parts.mkdir(exist_ok=True)
         if old is not None:
@@ -99,6 +100,19 @@ def _alone(where: Path) -> Iterator[None]:
         except OSError as error:
             raise CcalError(f"another process is building the store {str(where)!r}.") from error
         yield
+
+
+def _with_texts(old: SheetAudioStore, texts: dict[str, str]) -> SheetAudioStore:
+    """The same store; one of an earlier version learns how its tunes, by key, are written."""
+    if all(tune.abc is not None for tune in old.tunes):
+        return old
+    entries = [{**entry, "abc": texts[entry["key"]]} for entry in old.manifest["tunes"]]
+    _write_manifest(old.folder, {**old.manifest, "tunes": entries})
+    return SheetAudioStore(old.folder)
+
+
+def _write_manifest(where: Path, manifest: dict[str, Any]) -> None:
+    write_atomically(where / MANIFEST, json.dumps(manifest, indent=1).encode())
 
 
 def _keep(old: SheetAudioStore, keys: set[str], parts: Path) -> None:
@@ -194,18 +208,15 @@ def _write(
         rows = sum(size[name] for size in sizes)
         path = where / f"{name}-{about['hash'][:12]}.npy"
         _write_array(path, name, rows, (getattr(part, name) for part in parts()))
-        files[name] = {
-            "name": path.name,
-            "bytes": path.stat().st_size,
-            "sha256": file_digest(path),
-        }
+        files[name] = describe(path)
     entries = [
-        {"name": tune.name, "source": tune.source, "key": key, "group": group, **size}
+        {"name": tune.name, "source": tune.source, "abc": tune.abc, "key": key, "group": group}
+        | size
         for (tune, key), group, size in zip(good, melody_groups(melodies), sizes, strict=True)
     ]
     manifest = {"format": FORMAT, **about, "seconds": outcome.seconds, "files": files}
     manifest |= {"skipped": skipped, "tunes": entries}
-    write_atomically(where / MANIFEST, json.dumps(manifest, indent=1).encode())
+    _write_manifest(where, manifest)
     shutil.rmtree(where / _PARTS)
     for path in where.glob("*.npy"):
         if path.name not in {entry["name"] for entry in files.values()}:

@@ -7,8 +7,8 @@ manifest is written last and at once, so that a folder has a whole store or none
 
 from __future__ import annotations
 
-import hashlib
-import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -18,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccal.data.music.engraving import ROWS
+from ccal.data.music.mapped import DamagedError, map_array, read_manifest, verify_files
 from ccal.data.music.rendering import ONSET, RenderedTune
 from ccal.data.music.spectrogram import BINS
 from ccal.errors import InputError
 
-__all__ = ["ARRAYS", "FORMAT", "MANIFEST", "SheetAudioStore", "StoredTune", "file_digest"]
+__all__ = ["ARRAYS", "FORMAT", "MANIFEST", "SheetAudioStore", "StoredTune"]
 
 MANIFEST, FORMAT = "manifest.json", 1
 ARRAYS: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {
@@ -36,7 +37,8 @@ ARRAYS: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {
 class StoredTune:
     """One tune and its parts of the arrays, each from the first to before the last row.
 
-    `group` is that of its melody: tunes of one group are the same or nearly so.
+    `group` is that of its melody: tunes of one group are the same or nearly so. `abc` is what it
+    was rendered from; stores of earlier versions do not have it.
     """
 
     name: str
@@ -46,6 +48,7 @@ class StoredTune:
     sheet: tuple[int, int]
     audio: tuple[int, int]
     onsets: tuple[int, int]
+    abc: str | None = None
 
 
 class SheetAudioStore:
@@ -66,7 +69,7 @@ class SheetAudioStore:
             parts = {name: (ends[name], ends[name] + int(entry[name])) for name in ARRAYS}
             ends = {name: end for name, (_, end) in parts.items()}
             about = {key: entry[key] for key in ("name", "source", "key", "group")}
-            about |= parts
+            about |= parts | {"abc": entry.get("abc")}
             self.tunes.append(StoredTune(**about))
         self.sheet: NDArray[np.uint8] = self._array("sheet", ends["sheet"])
         self.audio: NDArray[np.float16] = self._array("audio", ends["audio"])
@@ -88,9 +91,8 @@ class SheetAudioStore:
 
     def verify(self) -> None:
         """Compare every file with its hash; `InputError` names the one that differs."""
-        for name, entry in self.manifest["files"].items():
-            if file_digest(self.folder / entry["name"]) != entry["sha256"]:
-                raise self._damaged(f"the content of {entry['name']} ({name}) has changed")
+        with self._named():
+            verify_files(self.folder, self.manifest["files"])
 
     def __len__(self) -> int:
         return len(self.tunes)
@@ -105,49 +107,22 @@ class SheetAudioStore:
                 f"{str(self.folder)!r} has no finished store; build_store makes one, or goes on "
                 "with one that was begun."
             )
-        try:
-            manifest: dict[str, Any] = json.loads(path.read_bytes())
-            if manifest["format"] != FORMAT:
-                raise InputError(
-                    f"{str(path)!r} has the format {manifest['format']}, and this version of ccal "
-                    f"reads {FORMAT}; build the store again in a new folder."
-                )
-            for key in ("settings", "skipped", "tunes", "files", "hash"):
-                manifest[key]
-        except (ValueError, KeyError, TypeError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise self._damaged(f"{MANIFEST} cannot be read ({error})") from error
-        return manifest
+        with self._named():
+            return read_manifest(path, FORMAT, ("settings", "skipped", "tunes", "files", "hash"))
 
     def _array(self, name: str, rows: int) -> NDArray[Any]:
         """A file as an array, if it is what the manifest says."""
         dtype, rest = ARRAYS[name]
-        entry = self.manifest["files"][name]
-        path = self.folder / entry["name"]
-        if not path.is_file():
-            raise self._damaged(f"{entry['name']} is missing")
-        if path.stat().st_size != entry["bytes"]:
-            raise self._damaged(
-                f"{entry['name']} has {path.stat().st_size:,} bytes, not {entry['bytes']:,}"
-            )
+        with self._named():
+            return map_array(self.folder, self.manifest["files"][name], dtype, (rows, *rest))
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Say whose files are damaged."""
         try:
-            array = np.load(path, mmap_mode="r")
-        except (ValueError, OSError) as error:
-            raise self._damaged(f"{entry['name']} cannot be read ({error})") from error
-        if array.dtype != dtype or array.shape != (rows, *rest):
-            raise self._damaged(f"{entry['name']} has the shape {array.shape} of {array.dtype}")
-        # A plain array over the same map: every slice of np.memmap costs microseconds more.
-        return np.asarray(array)
-
-    def _damaged(self, what: str) -> InputError:
-        return InputError(
-            f"the store {str(self.folder)!r} is damaged: {what}. "
-            "Delete the folder and build it again."
-        )
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file's content."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+            yield
+        except DamagedError as error:
+            raise InputError(
+                f"the store {str(self.folder)!r} is damaged: {error}. "
+                "Delete the folder and build it again."
+            ) from error

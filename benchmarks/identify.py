@@ -1,0 +1,278 @@
+"""Which tune is this? Share of queries whose tune is found, by length and by what was done to them.
+
+    python -m benchmarks.identify --model FOLDER --store FOLDER [--queries 206] [--part test]
+
+STORE is a folder that `ccal data build` wrote; all its tunes are candidates. Queries are drawn, by
+a seed, from the tunes of one part of the split by melody, so that a model can be tested on tunes
+that it has not been trained on. A tune counts as found if the first answer, or one of five,
+has the same melody: the store has some tunes under two names. Finished cells are kept in
+benchmarks/identify.json and not repeated; once all are there, docs/results/identify.md and its
+plot are written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+import ccal
+from ccal.data.music import SheetAudioStore, parse_abc, split_tunes_by_melody, synthesise
+from ccal.data.music.sound import RENDER_RATE
+from ccal.data.music.spectrogram import FRAME_RATE
+from ccal.files import write_atomically
+from ccal.music import TuneLibrary, TuneMatch
+from ccal.music.default import library_of
+from ccal.music.drawing import staff_picture
+from ccal.reports.style import drawing, label_legend, look, new_figure, panel, render
+from ccal.retrieval import fingerprint
+
+RESULTS = Path(__file__).with_name("identify.json")
+PAGE = Path(__file__).parents[1] / "docs" / "results" / "identify.md"
+SECONDS, COLUMNS = (3, 5, 10, 20), (100, 200, 400)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """How a query is played: tempo in relation to the store's, decibels and colour of noise."""
+
+    tempo: float = 1.0
+    noise: float | None = None
+    pink: bool = False
+    program: int = 0
+
+
+CONDITIONS = {
+    "clean": Condition(),
+    "white noise, 20 dB": Condition(noise=20),
+    "white noise, 10 dB": Condition(noise=10),
+    "pink noise, 10 dB": Condition(noise=10, pink=True),
+    "10% slower": Condition(tempo=0.9),
+    "10% faster": Condition(tempo=1.1),
+    "violin": Condition(program=40),
+    "flute": Condition(program=73),
+}
+
+
+def recording(
+    store: SheetAudioStore, tune: int, seconds: float, how: Condition, seed: int
+) -> tuple[NDArray[np.float32], float]:
+    """Samples, and the second of the tune, at the store's tempo, at which they begin."""
+    abc = store.tunes[tune].abc
+    assert abc is not None, "build the store again: it has no ABC texts"
+    tempo = store.settings["tempo"] * how.tempo
+    sound = synthesise(parse_abc(abc), tempo=tempo, program=how.program)
+    rng = np.random.default_rng([seed, tune])
+    end = float(store.tune(tune).onsets["frame"][-1]) / FRAME_RATE / how.tempo + 0.5
+    begin = float(rng.uniform(0, max(0.0, end - seconds)))
+    first = round(begin * RENDER_RATE)
+    samples = sound[first : first + round(seconds * RENDER_RATE)]
+    if how.noise is not None:
+        samples = samples + noise(rng, len(samples), how.pink) * (
+            np.sqrt((samples**2).mean()) * 10 ** (-how.noise / 20)
+        )
+    return samples.astype(np.float32), begin * how.tempo
+
+
+def noise(rng: np.random.Generator, length: int, pink: bool) -> NDArray[np.float64]:
+    """Noise of power 1; that of pink noise falls with the frequency."""
+    white = rng.normal(size=length)
+    if not pink:
+        return white
+    spectrum = np.fft.rfft(white)
+    spectrum /= np.sqrt(np.maximum(np.arange(len(spectrum)), 1))
+    values = np.fft.irfft(spectrum, length)
+    return np.asarray(values / np.sqrt((values**2).mean()))
+
+
+def tally(
+    found: list[list[TuneMatch]], wanted: list[int], store: SheetAudioStore
+) -> dict[str, Any]:
+    """R@1 and R@5 in per cent."""
+    groups = store.groups
+    ranks = [
+        next((r for r, match in enumerate(matches) if groups[match.tune] == groups[tune]), 99)
+        for matches, tune in zip(found, wanted, strict=True)
+    ]
+    share = {f"r{k}": 100 * float(np.mean([rank < k for rank in ranks])) for k in (1, 5)}
+    return {**share, "queries": len(ranks)}
+
+
+def listen(
+    library: TuneLibrary, queries: list[tuple[int, int]], seconds: float, how: Condition
+) -> dict[str, Any]:
+    """One cell: recordings of so many seconds, played so."""
+    store, found, away, took = library.store, [], [], []
+    for tune, seed in queries:
+        samples, begin = recording(store, tune, seconds, how, seed)
+        started = time.process_time()
+        found.append(library.identify((samples, RENDER_RATE), k=5))
+        took.append(time.process_time() - started)
+        best = found[-1][0]
+        if best.tune == tune:
+            query, _, second = np.array(best.path).T
+            away.append(float(np.median(np.abs(second - begin - query * how.tempo))))
+    right = 100 * float(np.mean([distance < 1 for distance in away])) if away else None
+    cell = tally(found, [tune for tune, _ in queries], store)
+    return {**cell, "place": right, "cpu_seconds": float(np.median(took))}
+
+
+def look_at(library: TuneLibrary, queries: list[tuple[int, int]], columns: int) -> dict[str, Any]:
+    """One cell: pictures, enlarged, of so many columns of staff."""
+    found = []
+    for tune, seed in queries:
+        sheet = library.store.tune(tune).sheet
+        rng = np.random.default_rng([seed, tune])
+        first = int(rng.integers(0, max(1, len(sheet) - columns)))
+        content = staff_picture(sheet, (first, first + columns))
+        picture = Image.open(io.BytesIO(content)).convert("L")
+        size = (round(picture.size[0] * 0.8), round(picture.size[1] * 0.8))
+        pixels = np.asarray(picture.resize(size, Image.Resampling.LANCZOS))
+        found.append(library.identify_sheet(pixels, k=5))
+    return tally(found, [tune for tune, _ in queries], library.store)
+
+
+def table(found: dict[str, Any]) -> str:
+    """R@1 and, in brackets, R@5, in per cent, as Markdown."""
+    lines = [
+        "| recording | " + " | ".join(f"{s} s" for s in SECONDS) + " |",
+        "| --- " * (1 + len(SECONDS)) + "|",
+    ]
+    for name in CONDITIONS:
+        cells = [found.get(f"{name}, {seconds} s") for seconds in SECONDS]
+        lines.append(f"| {name} | " + " | ".join(map(_cell, cells)) + " |")
+    lines += ["", "| picture | " + " | ".join(f"{c} columns" for c in COLUMNS) + " |"]
+    lines.append("| --- " * (1 + len(COLUMNS)) + "|")
+    pictures = [found.get(f"picture, {columns} columns") for columns in COLUMNS]
+    return "\n".join([*lines, "| of a staff | " + " | ".join(map(_cell, pictures)) + " |"])
+
+
+def _cell(cell: dict[str, Any] | None) -> str:
+    return "" if cell is None else f"{cell['r1']:.0f} ({cell['r5']:.0f})"
+
+
+def plot(found: dict[str, Any]) -> bytes:
+    """R@1 by the length of the recording, a line a condition, as SVG."""
+    with drawing():
+        figure = new_figure(6.4, 3.8)
+        axes = figure.subplots()
+        panel(axes, "Tunes found at the first place (%)", x="seconds of the recording")
+        lines, names = [], []
+        for index, name in enumerate(CONDITIONS):
+            cells = [found.get(f"{name}, {seconds} s") for seconds in SECONDS]
+            if any(cell is None for cell in cells):
+                continue
+            colour, marker = look(index)
+            values = [cell["r1"] for cell in cells if cell is not None]
+            (line,) = axes.plot(SECONDS, values, color=colour, marker=marker, markersize=4.5)
+            lines.append(line)
+            names.append(name)
+        axes.set_xscale("log")
+        axes.set_xticks(SECONDS, [str(seconds) for seconds in SECONDS])
+        axes.minorticks_off()
+        axes.set_ylim(0, 101)
+        label_legend(figure, lines, names, loc="outside right upper")
+    return render(figure, "svg")
+
+
+def page(results: dict[str, Any], picture: str) -> str:
+    """The results as a page of the documentation."""
+    about, cells = results["about"], results["cells"]
+    places = [cell["place"] for cell in cells.values() if cell.get("place") is not None]
+    seconds = max(cell.get("cpu_seconds", 0.0) for cell in cells.values())
+    return f"""# Which tune is this? Measured
+
+{about["queries"]} recordings a cell, with random starts, of {about["part"]} tunes, among
+{about["candidates"]:,} tunes. In brackets: among the first five. A tune of the same melody under
+another name counts as found. Tempo is changed without the pitch; noise is so many decibels softer
+than the recording. The staffs in the library are those of a piano at 120 quarter notes a minute.
+Pictures are cut out at random, and enlarged to 2.4 times the size. Model
+`{about["model"][:12]}`.
+
+R@1 (R@5) in %:
+
+{table(cells)}
+
+![Tunes found by the length of the recording]({picture})
+
+Where the tune itself was found, the place was right to a second in {min(places):.0f}% to
+{max(places):.0f}% of the recordings. The longest ones took {seconds:.2f} seconds of one core each.
+
+`python -m benchmarks.identify --model FOLDER --store FOLDER` repeats it.
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Tune identification.")
+    parser.add_argument("--model", type=Path, help="folder of a model of sheet and audio")
+    parser.add_argument("--store", type=Path, help="folder of rendered tunes")
+    parser.add_argument("--queries", type=int, default=206, help="queries a cell")
+    parser.add_argument("--part", choices=["train", "valid", "test", "all"], default="test")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--page", type=Path, default=PAGE)
+    arguments = parser.parse_args()
+    results: dict[str, Any] = {}
+    if arguments.output.exists():
+        results = json.loads(arguments.output.read_text())
+    if arguments.model is not None:
+        measure(arguments, results)
+    cells = results.get("cells", {})
+    print(table(cells))
+    if len(cells) == len(CONDITIONS) * len(SECONDS) + len(COLUMNS):
+        picture = arguments.page.with_suffix(".svg")
+        write_atomically(picture, plot(cells))
+        write_atomically(arguments.page, page(results, picture.name).encode())
+
+
+def measure(arguments: argparse.Namespace, results: dict[str, Any]) -> None:
+    """Fill the cells that are missing; all of them, if the model or the queries are others."""
+    store, model = SheetAudioStore(arguments.store), ccal.load(arguments.model)
+    split = split_tunes_by_melody(store.groups)
+    tunes = np.arange(len(store))
+    if arguments.part != "all":
+        tunes = getattr(split, arguments.part)
+    queries = [
+        (int(tunes[number % len(tunes)]), number // len(tunes))
+        for number in range(arguments.queries)
+    ]
+    about = {
+        "model": fingerprint(model),
+        "store": store.manifest["hash"],
+        "part": arguments.part,
+        "queries": arguments.queries,
+        "candidates": len(store),
+    }
+    if results.get("about") != about:
+        results.clear()
+        results.update({"about": about, "cells": {}})
+    library = library_of(store, model, progress=_say)
+    jobs: dict[str, Callable[[], dict[str, Any]]] = {}
+    for name, how in CONDITIONS.items():
+        for seconds in SECONDS:
+            jobs[f"{name}, {seconds} s"] = partial(listen, library, queries, seconds, how)
+    for columns in COLUMNS:
+        jobs[f"picture, {columns} columns"] = partial(look_at, library, queries, columns)
+    for name, job in jobs.items():
+        if name not in results["cells"]:
+            results["cells"][name] = job()
+            write_atomically(arguments.output, (json.dumps(results, indent=1) + "\n").encode())
+            print(name, results["cells"][name], flush=True)
+
+
+def _say(done: int, total: int) -> None:
+    if done == total or done % 20 == 0:
+        print(f"\rembedding {done:,}/{total:,}", end="", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""Models that come with the package."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from ccal.errors import InputError
+from ccal.model import DualEncoder, load
+
+__all__ = ["abc_hash", "held_out", "model_card", "pretrained"]
+
+_FOLDER = Path(__file__).with_name("models")
+
+
+def pretrained(name: str) -> DualEncoder:
+    """A trained model that comes with the package, ready to encode.
+
+    "folk-tunes" joins sheet music ("sheet": pictures (n, 1, 40, 100) of a staff, ink 1 and paper 0)
+    and sound ("audio": spectrograms (n, 1, 136, 100) of `ccal.data.music.spectrogram`), the note
+    that both are about in the middle. `model_card(name)` says what it was trained on and how well
+    it does.
+
+    >>> pretrained("folk-tunes").modalities
+    ('sheet', 'audio')
+    """
+    return load(_model(name))
+
+
+def model_card(name: str) -> str:
+    """What a model was made from, how well it does, and its licence, as Markdown."""
+    return (_model(name).with_suffix(".md")).read_text()
+
+
+def _model(name: str) -> Path:
+    known = sorted(path.stem for path in _FOLDER.glob("*.md"))
+    if name not in known:
+        raise InputError(f"there is no pretrained model {name!r}; there are {', '.join(known)}.")
+    return _FOLDER / name
+
+
+def held_out(name: str) -> set[str]:
+    """Hashes (of `abc_hash`) of the tunes that a model has never seen, not even for validation."""
+    return set(_model(name).with_suffix(".held-out.txt").read_text().split())
+
+
+def abc_hash(abc: str) -> str:
+    """Names a tune by how it is written.
+
+    >>> abc_hash("X:1\\nK:C\\nCDE|")
+    '1bc98fa5fbd93d7c'
+    """
+    return hashlib.sha256(abc.encode()).hexdigest()[:16]

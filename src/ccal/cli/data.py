@@ -1,0 +1,121 @@
+"""`ccal data`: tunes rendered as sheet music and sound, and a look at them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ccal.cli.console import note, progress_line
+from ccal.errors import InputError
+
+if TYPE_CHECKING:
+    from ccal.data.music import Tune
+
+__all__ = ["NAME", "app"]
+
+NAME = "data"
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="Render tunes in ABC notation as sheet music and sound, and look at them.",
+)
+
+
+@app.command()
+def build(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="An .abc file, a folder of them, or `ryan` or `oneill`: collections from 1883 and "
+            "1903 that are installed with `ccal[music]`.",
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="STORE", help="Folder for the rendered tunes.")
+    ],
+    tempo: Annotated[float, typer.Option(help="Quarter notes a minute.")] = 120.0,
+    program: Annotated[int, typer.Option(help="Instrument of General MIDI; 0 is a piano.")] = 0,
+    sound_font: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.sf2", show_default="the one that comes with `ccal[music]`"),
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, show_default="one a core", help="Tunes at a time.")
+    ] = None,
+) -> None:
+    """Engrave and play tunes, and keep staff lines, spectrograms and note onsets in a folder.
+
+    A tune that cannot be rendered is named and left out. What is broken off goes on when the same
+    command is given again, and what is there already is not rendered again.
+
+    Examples:
+
+    `ccal data build tunes.abc -o tunes`
+
+    `ccal data build ryan -o ryan`
+    """
+    from ccal.data.music import MusicSettings, build_store
+
+    font = None if sound_font is None else str(sound_font)
+    settings = MusicSettings(tempo=tempo, program=program, sound_font=font)
+    store = build_store(
+        _tunes(source),
+        out,
+        settings,
+        processes=processes or os.cpu_count() or 1,
+        progress=progress_line("rendering tunes"),
+    )
+    for title, reason in store.skipped:
+        note(f"left out: {title}: {reason}")
+    seconds = len(store.audio) / 31.25
+    note(
+        f"{out}: {len(store):,} tunes, {len(store.onsets):,} onsets, "
+        f"{seconds / 60:,.0f} minutes of sound"
+        + (f"; {len(store.skipped)} left out" if store.skipped else "")
+    )
+
+
+@app.command()
+def preview(
+    store: Annotated[
+        Path, typer.Argument(metavar="STORE", help="Folder that `ccal data build` wrote.")
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FILE.png", help="Where the picture goes.")
+    ],
+    tunes: Annotated[int, typer.Option(min=1, help="How many tunes to show.")] = 3,
+    centred: Annotated[
+        bool, typer.Option("--centred", help="Pairs with their note in the middle.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Which pairs are drawn.")] = 0,
+) -> None:
+    """Draw the beginnings of some tunes, red lines on note heads and onsets, and six pairs.
+
+    Example:
+
+    `ccal data preview tunes -o preview.png`
+    """
+    from ccal.data.music import SheetAudioPairs, SheetAudioStore, write_preview
+
+    if out.suffix.lower() != ".png":
+        raise InputError(f"--out {out}: expected a file that ends in .png.")
+    if not out.absolute().parent.is_dir():
+        raise InputError(f"--out {out}: there is no folder {out.absolute().parent}.")
+    opened = SheetAudioStore(store)
+    write_preview(SheetAudioPairs(opened, centred=centred), out, tunes=tunes, seed=seed)
+    note(f"Wrote {out}")
+
+
+def _tunes(source: str) -> list[Tune]:
+    """The tunes of a collection, unless there is a file of that name."""
+    from ccal.data.music import collection, read_tunes
+    from ccal.data.music.sources import COLLECTIONS
+
+    if source in COLLECTIONS and not Path(source).exists():
+        return collection(source)
+    return read_tunes(source)

@@ -1,0 +1,72 @@
+"""Libraries beside their tunes, and the one of the collections that come with the package."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import ccal
+from ccal.bundled import abc_hash, held_out
+from ccal.data.images import user_cache
+from ccal.data.music import SheetAudioStore, Tune, build_store, collection
+from ccal.data.music.sources import COLLECTIONS
+from ccal.model import DualEncoder
+from ccal.music.files import MANIFEST
+from ccal.music.library import TuneLibrary
+from ccal.retrieval.errors import DamagedIndexError
+from ccal.retrieval.fingerprint import fingerprint
+
+__all__ = ["default_folder", "default_library", "default_model", "held_out_tunes", "library_of"]
+
+Progress = Callable[[int, int], None]
+
+
+def library_of(
+    store: SheetAudioStore, model: DualEncoder, *, progress: Progress | None = None
+) -> TuneLibrary:
+    """The library of a store and a model, kept inside the store's folder; built when it is not.
+
+    `progress` is called with the number of snippets done and their total.
+    """
+    folder = store.folder / f"library-{fingerprint(model)[:12]}"
+    if (folder / MANIFEST).is_file():
+        try:
+            library = TuneLibrary.open(folder, model, store=store)
+        except DamagedIndexError:
+            # All of it can be had again.
+            (folder / MANIFEST).unlink()
+        else:
+            return library
+    return TuneLibrary.build(folder, model, store, progress=progress)
+
+
+def default_library(
+    model: DualEncoder, *, rendering: Progress | None = None, embedding: Progress | None = None
+) -> TuneLibrary:
+    """The tunes of Ryan's and O'Neill's collections, rendered and embedded once for each user.
+
+    They are kept in $XDG_CACHE_HOME or ~/.cache, ccal/tunes, which may be deleted at any time.
+    `rendering` and `embedding` are called with the number of tunes or snippets done and the total.
+    """
+    tunes = [tune for name in COLLECTIONS for tune in collection(name)]
+    store = build_store(tunes, default_folder(), processes=os.cpu_count() or 1, progress=rendering)
+    return library_of(store, model, progress=embedding)
+
+
+def held_out_tunes() -> list[Tune]:
+    """The tunes of both collections that the model of the package has never seen."""
+    unseen = held_out("folk-tunes")
+    tunes = (tune for name in COLLECTIONS for tune in collection(name))
+    return [tune for tune in tunes if abc_hash(tune.abc) in unseen]
+
+
+def default_folder() -> Path:
+    """Where the rendered collections are."""
+    return user_cache().parent / "tunes"
+
+
+def default_model() -> DualEncoder:
+    """The model of sheet music and sound that comes with the package."""
+    # Asked of the package, where a person would ask.
+    return ccal.pretrained("folk-tunes")

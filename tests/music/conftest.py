@@ -1,0 +1,85 @@
+"""A few tunes, rendered, and a small model that has learned them by heart."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ccal import DualEncoder, PairwiseRankingLoss
+from ccal.data.music import SheetAudioPairs, SheetAudioStore, build_store, split_tunes
+from ccal.encoders import VGG
+from ccal.music import TuneLibrary
+from tests.data.music.tunes import MISSING
+
+_TUNES = 4
+
+
+def random_abc(number: int) -> str:
+    """A dance of eighths, quarters and skips, drawn by its number."""
+    rng = np.random.default_rng(number)
+    letters = "CDEFGABcdefga"
+    bars, place = [], 6
+    for _ in range(14):
+        notes: list[tuple[str, int]] = []
+        while sum(length for _, length in notes) < 8:
+            left = 8 - sum(length for _, length in notes)
+            length = int(min(left, rng.choice([1, 1, 2, 2, 3])))
+            place = int(np.clip(place + rng.integers(-3, 4), 0, len(letters) - 1))
+            notes.append((letters[place], length))
+        bars.append("".join(f"{name}{length if length > 1 else ''}" for name, length in notes))
+    key = ["C", "G", "D", "F"][number % 4]
+    return f"X:{number}\nT:Dance {number}\nM:4/4\nL:1/8\nK:{key}\n{'|'.join(bars)}|]\n\n"
+
+
+def small_model(seed: int = 0) -> DualEncoder:
+    torch.manual_seed(seed)
+    maps = (4, 8, 16, 16)
+    return DualEncoder(
+        dim=16,
+        projection="cca",
+        sheet=VGG(40, out_features=16, maps=maps),
+        audio=VGG(136, out_features=16, maps=maps),
+    )
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory) -> SheetAudioStore:
+    if MISSING:
+        pytest.skip(f"ccal[music] is not installed: {', '.join(MISSING)} missing")
+    text = "".join(random_abc(number) for number in range(1, _TUNES + 1))
+    return build_store(split_tunes(text, "random.abc"), tmp_path_factory.mktemp("tunes") / "store")
+
+
+@pytest.fixture(scope="session")
+def model(store: SheetAudioStore) -> DualEncoder:
+    """Trained for some seconds; it need only know these tunes."""
+    model = small_model()
+    pairs = SheetAudioPairs(store, centred=True)
+    loss = PairwiseRankingLoss(margin=0.5)
+    optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
+    rng = np.random.default_rng(0)
+    model.train()
+    for _ in range(20):
+        rows = np.sort(rng.choice(len(pairs), size=64, replace=False))
+        optimiser.zero_grad()
+        loss(*model(*pairs.batch(rows))).backward()
+        optimiser.step()
+    model.refit([pairs.batch(np.arange(len(pairs)))])
+    return model.eval()
+
+
+@pytest.fixture(scope="session")
+def library(
+    store: SheetAudioStore, model: DualEncoder, tmp_path_factory: pytest.TempPathFactory
+) -> TuneLibrary:
+    return TuneLibrary.build(tmp_path_factory.mktemp("library") / "all", model, store)
+
+
+@pytest.fixture
+def saved(library: TuneLibrary, tmp_path: Path) -> Path:
+    """A copy of the library that may be damaged."""
+    return Path(shutil.copytree(library.folder, tmp_path / "copy"))

@@ -1,0 +1,269 @@
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import ccal
+from ccal import DualEncoder
+from ccal.data.music import SheetAudioStore, parse_abc, synthesise
+from ccal.encoders import DenseTower
+from ccal.errors import InputError
+from ccal.music import TuneLibrary
+from ccal.music.default import library_of
+from ccal.music.places import places_of
+from ccal.retrieval import DamagedIndexError, OtherModelError
+from tests.music.conftest import small_model
+
+soundfile = pytest.importorskip("soundfile")
+Image = pytest.importorskip("PIL.Image")
+
+RATE = 44100
+
+
+def sound(store: SheetAudioStore, tune: int, *, tempo: float = 120.0) -> np.ndarray:
+    abc = store.tunes[tune].abc
+    assert abc is not None
+    return synthesise(parse_abc(abc), tempo=tempo)
+
+
+def test_recordings_find_their_tune_and_the_place_in_it(
+    library: TuneLibrary, store: SheetAudioStore, tmp_path: Path
+) -> None:
+    for tune in range(len(store)):
+        samples = sound(store, tune)[6 * RATE : 16 * RATE]
+        path = tmp_path / f"{tune}.wav"
+        soundfile.write(path, np.stack([samples, samples], axis=1), RATE)
+        best, *others = library.identify(path, k=3)
+        assert best.tune == tune
+        assert best.name == library.names[tune]
+        assert best.score > max(other.score for other in others)
+        assert best.seconds == pytest.approx((6, 16), abs=2.5)
+        query, column, second = np.array(best.path).T
+        assert (np.diff(query) > 0).all()
+        assert (np.diff(column) >= 0).all()
+        assert (np.diff(second) >= 0).all()
+        assert best.columns[0] <= column[0] <= column[-1] <= best.columns[1]
+        # A model that has learned for seconds is right to less than one.
+        assert np.median(np.abs(second - query - 6)) < 0.8
+
+
+def test_faster_slower_softer_and_shorter_recordings(
+    library: TuneLibrary, store: SheetAudioStore
+) -> None:
+    for tune, tempo in ((0, 132.0), (1, 109.0)):
+        samples = sound(store, tune, tempo=tempo)[4 * RATE : 14 * RATE]
+        (best,) = library.identify((0.05 * samples, RATE), k=1)
+        assert best.tune == tune
+        assert best.seconds[0] == pytest.approx(4 * tempo / 120, abs=1.5)
+    silence = np.zeros(RATE, dtype=np.float32)
+    played = np.concatenate([silence, sound(store, 2)[5 * RATE : 11 * RATE], silence])
+    assert library.identify((played, RATE))[0].tune == 2
+    for seconds in (0.2, 1.0, 3.0):
+        found = library.identify((played[RATE : RATE + round(seconds * RATE)], RATE))
+        assert len(found) == len(store)
+        assert all(match.path for match in found)
+
+
+def test_a_tune_that_is_played_twice_is_laid_along_it_twice(
+    library: TuneLibrary, store: SheetAudioStore
+) -> None:
+    once = sound(store, 3)
+    best = library.identify((np.concatenate([once, once]), RATE), k=1)[0]
+    assert best.tune == 3
+    assert best.score > 0.3
+
+
+def test_pictures_find_their_tune_and_the_place_in_it(
+    library: TuneLibrary, store: SheetAudioStore, tmp_path: Path
+) -> None:
+    for tune in range(len(store)):
+        path = tmp_path / f"{tune}.png"
+        path.write_bytes(library.staff_png(tune, (150, 550)))
+        best = library.identify_sheet(path, k=2)[0]
+        assert best.tune == tune
+        assert best.columns == pytest.approx((150, 550), abs=60)
+        query, column, _ = np.array(best.path).T
+        # The picture is three times as large as the staff line.
+        assert np.median(np.abs(column - query / 3 - 150)) < 25
+    pixels = store.tune(1).sheet[150:550].T
+    assert library.identify_sheet(np.ascontiguousarray(pixels))[0].tune == 1
+
+
+def test_what_was_found_can_be_seen_and_heard(library: TuneLibrary, store: SheetAudioStore) -> None:
+    picture = Image.open(io.BytesIO(library.staff_png(0, mark=(100, 200))))
+    assert picture.size == (3 * len(store.tune(0).sheet), 120)
+    heard, rate = soundfile.read(io.BytesIO(library.wav(0, (2.0, 5.0))))
+    assert rate == RATE
+    assert len(heard) == 3 * RATE
+    assert len(soundfile.read(io.BytesIO(library.wav(0)))[0]) == len(sound(store, 0))
+    wanted = sound(store, 0)[2 * RATE : 5 * RATE]
+    assert np.corrcoef(heard, wanted)[0, 1] > 0.999
+    for wrong in (-1, len(store)):
+        with pytest.raises(InputError, match="has the tunes 0 to"):
+            library.wav(wrong)
+        with pytest.raises(InputError, match="has the tunes 0 to"):
+            library.staff_png(wrong)
+    with pytest.raises(InputError, match=r"from\.\.to"):
+        library.wav(0, (3.0, 2.0))
+
+
+def test_snippets_are_found_by_their_own_vectors(library: TuneLibrary) -> None:
+    vectors = np.array(library._vectors["sheet"][[3, 150]])
+    answers = library.search_snippets("sheet", vectors, k=4)
+    for row, snippets in zip((3, 150), answers, strict=True):
+        place = library._places[row]
+        assert len(snippets) == 4
+        assert (snippets[0].tune, snippets[0].column) == (place["tune"], place["column"])
+        assert snippets[0].second == pytest.approx(place["frame"] / 31.25)
+        assert snippets[0].score == pytest.approx(1, abs=1e-6)
+        scores = [snippet.score for snippet in snippets]
+        assert scores == sorted(scores, reverse=True)
+    with pytest.raises(InputError, match="of sheet or audio"):
+        library.search_snippets("text", vectors)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="k must be"):
+        library.search_snippets("audio", vectors, k=0)
+    with pytest.raises(InputError, match=r"must have shape \(n, 16\)"):
+        library.search_snippets("audio", vectors[:, :3])
+
+
+def test_places_are_eighths_of_the_score(store: SheetAudioStore) -> None:
+    places = places_of(store)
+    onsets = store.tune(1).onsets
+    own = places[places["tune"] == 1]
+    on_grid = onsets[(onsets["tick"] - onsets["tick"][0]) % 480 == 0]
+    assert len(on_grid) > 20
+    for onset in on_grid:
+        row = own[(onset["tick"] - onsets["tick"][0]) // 480]
+        assert row["column"] == pytest.approx(onset["centre"])
+        assert row["frame"] == pytest.approx(onset["frame"])
+
+
+def test_a_saved_library_is_the_same(
+    saved: Path, library: TuneLibrary, model: DualEncoder, store: SheetAudioStore, tmp_path: Path
+) -> None:
+    model.save(tmp_path / "model")
+    opened = TuneLibrary.open(saved, ccal.load(tmp_path / "model"), store=store)
+    opened.verify()
+    samples = sound(store, 0)[: 5 * RATE]
+    ours, theirs = library.identify((samples, RATE)), opened.identify((samples, RATE))
+    assert [match.as_dict() for match in ours] == [match.as_dict() for match in theirs]
+    assert len(opened) == len(store)
+    assert "4 tunes" in repr(opened)
+
+
+def test_another_model_or_other_tunes_are_refused(
+    saved: Path, library: TuneLibrary, model: DualEncoder, store: SheetAudioStore
+) -> None:
+    with pytest.raises(OtherModelError, match="made by another model"):
+        TuneLibrary.open(library.folder, small_model(1))
+    manifest = json.loads((saved / "library.json").read_text())
+    (saved / "library.json").write_text(json.dumps(manifest | {"store_folder": "gone"}))
+    with pytest.raises(InputError, match="which is gone"):
+        TuneLibrary.open(saved, model)
+    (saved / "library.json").write_text(json.dumps(manifest | {"store": "0" * 64}))
+    with pytest.raises(InputError, match="made of other tunes"):
+        TuneLibrary.open(saved, model, store=store)
+    tower = DenseTower(3, 2)
+    wrong = DualEncoder(dim=2, projection="none", image=tower, text=DenseTower(3, 2))
+    with pytest.raises(InputError, match="joins image and text"):
+        TuneLibrary.build(saved, wrong, store)
+
+
+def test_damage_is_named(saved: Path, model: DualEncoder, store: SheetAudioStore) -> None:
+    (path,) = saved.glob("audio-*.npy")
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(DamagedIndexError, match=r"the content of audio-\w+\.npy"):
+        TuneLibrary.open(saved, model, store=store).verify()
+    path.write_bytes(content[:-5])
+    with pytest.raises(DamagedIndexError, match=r"audio-\w+\.npy has [\d,]+ bytes"):
+        TuneLibrary.open(saved, model, store=store)
+    path.unlink()
+    with pytest.raises(DamagedIndexError, match=r"audio-\w+\.npy is missing"):
+        TuneLibrary.open(saved, model, store=store)
+    manifest = saved / "library.json"
+    about = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps(about | {"format": 99}))
+    with pytest.raises(InputError, match="has the format 99"):
+        TuneLibrary.open(saved, model, store=store)
+    manifest.write_text("{")
+    with pytest.raises(DamagedIndexError, match=r"library\.json cannot be read"):
+        TuneLibrary.open(saved, model, store=store)
+    manifest.unlink()
+    with pytest.raises(InputError, match="no finished library"):
+        TuneLibrary.open(saved, model, store=store)
+    (saved / "file").write_text("")
+    with pytest.raises(InputError, match="is a file"):
+        TuneLibrary.build(saved / "file", model, store)
+
+
+def test_a_build_that_is_stopped_leaves_what_was_there(
+    saved: Path, model: DualEncoder, store: SheetAudioStore
+) -> None:
+    before = {path.name: path.read_bytes() for path in saved.glob("*.*")}
+    calls = []
+
+    def stop(done: int, total: int) -> None:
+        calls.append((done, total))
+        if done > total / 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        TuneLibrary.build(saved, model, store, progress=stop)
+    assert calls[-1][0] > calls[0][0]
+    after = {path.name: path.read_bytes() for path in saved.glob("*.*")}
+    assert {name: after[name] for name in before} == before
+    TuneLibrary.open(saved, model, store=store).verify()
+
+
+def test_the_library_of_a_store_is_built_once_and_again_when_damaged(
+    store: SheetAudioStore, model: DualEncoder
+) -> None:
+    calls: list[tuple[int, int]] = []
+    first = library_of(store, model, progress=lambda *call: calls.append(call))
+    assert calls[-1][0] == calls[-1][1] == 2 * len(first._places)
+    assert first.folder.parent == store.folder
+    calls.clear()
+    library_of(store, model, progress=lambda *call: calls.append(call))
+    assert not calls
+    next(first.folder.glob("sheet-*.npy")).unlink()
+    library_of(store, model, progress=lambda *call: calls.append(call))
+    assert calls
+    TuneLibrary.open(first.folder, model).verify()
+
+
+def test_k_and_stores_without_notation(
+    library: TuneLibrary, model: DualEncoder, store: SheetAudioStore, tmp_path: Path
+) -> None:
+    samples = sound(store, 0)[: 4 * RATE]
+    assert len(library.identify((samples, RATE), k=2)) == 2
+    with pytest.raises(InputError, match="k must be 1 or more"):
+        library.identify((samples, RATE), k=0)
+    for file in store.folder.iterdir():
+        if file.is_file():
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    for entry in manifest["tunes"]:
+        del entry["abc"]
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    old = TuneLibrary.open(library.folder, model, store=SheetAudioStore(tmp_path))
+    with pytest.raises(InputError, match="built by an earlier version"):
+        old.wav(0)
+
+
+def test_embeddings_are_those_of_the_model(
+    library: TuneLibrary, model: DualEncoder, store: SheetAudioStore
+) -> None:
+    place = library._places[100]
+    tune = store.tune(int(place["tune"]))
+    column, frame = round(float(place["column"])), round(float(place["frame"]))
+    sheet = torch.from_numpy(1 - tune.sheet[column - 50 : column + 50].T / 255)[None, None].float()
+    audio = torch.from_numpy(tune.audio[frame - 50 : frame + 50].T.astype(np.float32))[None, None]
+    for name, snippet in (("sheet", sheet), ("audio", audio)):
+        wanted = torch.nn.functional.normalize(model.encode(name, snippet))[0].numpy()
+        np.testing.assert_allclose(library._vectors[name][100], wanted, atol=1e-4)
