@@ -1,0 +1,230 @@
+"""`ccal serve`: a collection in a browser, and for programs over HTTP."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import threading
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+from ccal.cli.console import note, progress_line
+from ccal.cli.index import open_model
+from ccal.errors import InputError
+
+if TYPE_CHECKING:
+    from ccal.serve import Collection
+
+__all__ = ["NAME", "command"]
+
+NAME = "serve"
+_ACCESS, _LIMITS = "Who may ask", "How much"
+_SHORTEST_TOKEN = 16
+# What tells a library of tunes, and a store of tunes, from an index.
+_LIBRARY, _STORE = "library.json", "manifest.json"
+
+
+def command(
+    location: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="LOCATION",
+            show_default="folk tunes that come with ccal",
+            help="What `ccal index` wrote to, or the folder of a library of tunes.",
+        ),
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            show_default="where it was when the index was made",
+            help="Where the model is.",
+        ),
+    ] = None,
+    host: Annotated[
+        str,
+        typer.Option(
+            rich_help_panel=_ACCESS,
+            help="Address to listen on; 0.0.0.0 lets other machines in, so set a `--token`, too.",
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[
+        int,
+        typer.Option(min=0, max=65535, rich_help_panel=_ACCESS, help="0 takes any that is free."),
+    ] = 8000,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="CCAL_TOKEN",
+            rich_help_panel=_ACCESS,
+            help="Whoever asks must have it; `new` makes one up. The variable is safer than the "
+            "option, which other users of the machine can see.",
+        ),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            rich_help_panel=_ACCESS,
+            help="A name, besides localhost and this machine's, under which the server is known; "
+            "as often as needed.",
+        ),
+    ] = None,
+    media_root: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            exists=True,
+            file_okay=False,
+            rich_help_panel=_ACCESS,
+            help="Show no files from outside of this folder; relative ones start from it.",
+        ),
+    ] = None,
+    open_page: Annotated[
+        bool | None,
+        typer.Option(
+            "--open/--no-open",
+            show_default="from a terminal",
+            help="Open the page in a browser.",
+        ),
+    ] = None,
+    max_upload: Annotated[
+        float, typer.Option(metavar="MB", rich_help_panel=_LIMITS, help="Size of a file sent.")
+    ] = 20.0,
+    max_seconds: Annotated[
+        float, typer.Option(rich_help_panel=_LIMITS, help="Sound in a file sent.")
+    ] = 120.0,
+    max_megapixels: Annotated[
+        float, typer.Option(rich_help_panel=_LIMITS, help="Pixels of a picture sent.")
+    ] = 50.0,
+    max_k: Annotated[
+        int, typer.Option("--max-k", rich_help_panel=_LIMITS, help="Results of one search.")
+    ] = 100,
+    timeout: Annotated[
+        float, typer.Option(rich_help_panel=_LIMITS, help="Seconds until a request is given up.")
+    ] = 30.0,
+) -> None:
+    """Search, look and listen in a browser; with an HTTP API for programs.
+
+    Serves an index, or a library of tunes; without LOCATION the folk tunes that come with ccal.
+    Only this machine can reach it, unless `--host` says otherwise.
+
+    Examples:
+
+    `ccal serve`
+
+    `ccal serve photos.index --port 8080`
+
+    `CCAL_TOKEN=new ccal serve photos.index --host 0.0.0.0`
+    """
+    from ccal.optional import require
+
+    for package in ("fastapi", "uvicorn"):
+        require(package, extra="serve", purpose="Serving")
+    from ccal.serve import Limits, create_app
+    from ccal.serve.hosts import is_loopback
+    from ccal.serve.running import address, listen, run
+
+    limits = Limits(
+        upload_bytes=round(max_upload * 1e6),
+        seconds=max_seconds,
+        pixels=round(max_megapixels * 1e6),
+        k=max_k,
+        timeout=timeout,
+    )
+    token = _checked(token)
+    with listen(host, port) as listener:
+        collection = _collection(location, model, media_root)
+        url = address(listener)
+        if not is_loopback(host) and token is None:
+            note(
+                f"warning: everyone who can reach {host} can search this collection and see its "
+                "files. Set a --token, or leave out --host."
+            )
+        # Behind the hash it stays in the browser, and out of any log.
+        page = url if token is None else f"{url}#token={token}"
+        names = [*(allow_host or []), host]
+
+        def started() -> None:
+            note(f"{_summary(collection)}\nOpen {page}   (Ctrl-C stops)")
+            if sys.stderr.isatty() if open_page is None else open_page:
+                threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
+
+        run(create_app(collection, limits=limits, token=token, hosts=names), listener, started)
+    note("Stopped.")
+
+
+def _checked(token: str | None) -> str | None:
+    if token == "new":
+        return secrets.token_urlsafe(24)
+    if token is not None and (len(token) < _SHORTEST_TOKEN or not token.isascii()):
+        raise InputError(
+            f"A token needs {_SHORTEST_TOKEN} plain characters or more, so that it cannot be "
+            "guessed; `--token new` makes one up."
+        )
+    return token
+
+
+def _collection(location: str | None, model: Path | None, root: Path | None) -> Collection:
+    """What there is at a location."""
+    if location is None:
+        return _tunes(None, model)
+    if any((Path(location) / name).is_file() for name in (_LIBRARY, _STORE)):
+        return _tunes(Path(location), model)
+    from ccal.cli.search import _bound_model
+    from ccal.retrieval import Index
+    from ccal.serve import IndexCollection
+
+    index = Index.open(location)
+    try:
+        bound = _bound_model(index, model)
+        folder = model or index.binding.model_folder
+        return IndexCollection(index, bound, title=_title(location), model_folder=folder, root=root)
+    except BaseException:
+        index.close()
+        raise
+
+
+def _tunes(location: Path | None, run: Path | None) -> Collection:
+    """A library of tunes, that of a store of tunes, or the one that comes with ccal."""
+    from ccal.data.music import SheetAudioStore
+    from ccal.music import TuneLibrary
+    from ccal.music.default import default_folder, default_library, default_model, library_of
+    from ccal.serve.tune_collection import TuneCollection
+
+    model = open_model(run) if run else default_model()
+    embedding = progress_line("embedding tunes")
+    if location is None:
+        if not (default_folder() / _STORE).is_file():
+            note("The first time, the tunes are rendered and embedded, which takes some minutes.")
+        rendering = progress_line("rendering tunes")
+        library = default_library(model, rendering=rendering, embedding=embedding)
+    elif (location / _LIBRARY).is_file():
+        library = TuneLibrary.open(location, model)
+    else:
+        library = library_of(SheetAudioStore(location), model, progress=embedding)
+    title = "folk tunes" if location is None else _title(str(location))
+    return TuneCollection(library, model, title=title, model_folder=run)
+
+
+def _title(location: str) -> str:
+    """The name of a folder, or of a database's table.
+
+    >>> _title("data/photos.index"), _title("postgresql://me:secret@host/db?table=birds")
+    ('photos', 'birds')
+    """
+    if "://" in location:
+        parts = urlsplit(location)
+        table = [value for value in parts.query.split("&") if value.startswith("table=")]
+        return table[0].removeprefix("table=") if table else parts.path.strip("/") or "index"
+    return Path(location).absolute().stem
+
+
+def _summary(collection: Collection) -> str:
+    """What is served, in a line."""
+    counts = " and ".join(f"{count:,} {name}" for name, count in collection.counts().items())
+    return f"Serving {collection.title}: {counts} items."

@@ -1,0 +1,135 @@
+"""Queries of many requests through the towers together, by one thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from ccal.errors import CcalError
+
+__all__ = ["Batcher", "BusyError", "ClosedError"]
+
+Question = TypeVar("Question")
+Reply = TypeVar("Reply")
+
+
+class BusyError(CcalError):
+    """Too many queries wait already."""
+
+
+class ClosedError(CcalError):
+    """The server stops."""
+
+
+class Batcher(Generic[Question, Reply]):
+    """One thread that answers what has come in, as one batch, and again.
+
+    While a batch is worked on, the next one gathers. A query that finds the thread idle is answered
+    at once if it comes alone; `window` seconds are waited for others if the last batch had several,
+    since then more are likely on their way.
+
+    Args:
+        work: answers to a batch, in order; an exception in place of an answer is raised to the one
+            who asked.
+        batch: most queries of a batch.
+        waiting: most queries that wait.
+        observe: called with the size of each batch and the seconds it took.
+    """
+
+    def __init__(
+        self,
+        work: Callable[[Sequence[Question]], Sequence[Reply | Exception]],
+        *,
+        batch: int = 32,
+        window: float = 0.002,
+        waiting: int = 256,
+        observe: Callable[[int, float], None] | None = None,
+    ) -> None:
+        self._work, self._batch, self._window = work, batch, window
+        self._most, self._observe = waiting, observe
+        self._queue: deque[tuple[Question, asyncio.Future[Reply]]] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="ccal-towers", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """Queries that no batch has taken yet."""
+        return len(self._queue)
+
+    @property
+    def alive(self) -> bool:
+        """Whether queries are being answered."""
+        return self._thread.is_alive() and not self._closed
+
+    async def ask(self, question: Question) -> Reply:
+        """The answer; `BusyError` if too many wait."""
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        with self._changed:
+            if self._closed:
+                raise ClosedError("The server stops.")
+            if len(self._queue) >= self._most:
+                raise BusyError(f"{self._most} queries wait already; try again soon.")
+            self._queue.append((question, future))
+            self._changed.notify()
+        return await future
+
+    def close(self) -> None:
+        """Answer what waits, then stop."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._thread.join(timeout=10)
+
+    def _run(self) -> None:
+        last = 0
+        while batch := self._next(crowded=last > 1):
+            # Nobody waits for those any more: the time was up, or the client went away.
+            batch = [(question, future) for question, future in batch if not future.cancelled()]
+            last = len(batch)
+            if not batch:
+                continue
+            started = time.perf_counter()
+            try:
+                replies = self._work([question for question, _ in batch])
+            except Exception as error:
+                replies = [error] * len(batch)
+            if self._observe is not None:
+                self._observe(len(batch), time.perf_counter() - started)
+            _deliver([future for _, future in batch], replies)
+
+    def _next(self, crowded: bool) -> list[tuple[Question, asyncio.Future[Reply]]]:
+        """The next batch, none at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._closed)
+            if crowded and self._window:
+                full = lambda: len(self._queue) >= self._batch or self._closed  # noqa: E731
+                self._changed.wait_for(full, timeout=self._window)
+            return [self._queue.popleft() for _ in range(min(self._batch, len(self._queue)))]
+
+
+def _deliver(futures: list[asyncio.Future[Reply]], replies: Sequence[Reply | Exception]) -> None:
+    """Hand over all replies of a loop in one go: waking it up once is cheaper than each time."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Any]] = {}
+    for future, reply in zip(futures, replies, strict=True):
+        by_loop.setdefault(future.get_loop(), []).append((future, reply))
+    for loop, pairs in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_settle, pairs)
+        except RuntimeError:  # the loop is gone, and with it all who waited
+            continue
+
+
+def _settle(pairs: list[tuple[asyncio.Future[Reply], Reply | Exception]]) -> None:
+    for future, reply in pairs:
+        if future.done():
+            continue
+        if isinstance(reply, Exception):
+            future.set_exception(reply)
+        else:
+            future.set_result(reply)

@@ -1,0 +1,118 @@
+"""How good the model is: what its run has found out, with plots."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ccal.errors import InputError
+from ccal.runs import Run
+
+__all__ = ["Evaluation", "find_run"]
+
+_PLOTS = {
+    "ranks": (
+        "The share of queries whose counterpart is among the first k. The further up and left, the "
+        "better.",
+        "Line plot of the share of queries whose counterpart is among the first k, by k.",
+    ),
+    "correlation": (
+        "How strongly each pair of directions of the two views is correlated, on training pairs "
+        "(solid) and on held-out pairs (dashed); dotted is what CCA finds in noise.",
+        "Line plot of the canonical correlations by dimension.",
+    ),
+    "training": (
+        "Loss and validation MRR by epoch. The solid vertical line is the best epoch.",
+        "Line plots of the training loss and of the validation MRR by epoch.",
+    ),
+}
+_WAYS, _ABOUT = ("x_to_y", "y_to_x"), ("name", "queries", "candidates")
+_TYPES = {"svg": "image/svg+xml", "png": "image/png"}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The folder of a run that has finished, and its measures."""
+
+    folder: Path
+    measures: dict[str, Any]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Measures of both directions, facts, and which plots there are."""
+        known = self.measures
+        return {
+            "part": known.get("part"),
+            "directions": [_direction(known[way]) for way in _WAYS if way in known],
+            "facts": {k: _named(str(v)) for k, v in known.get("facts", {}).items()},
+            "correlations": known.get("correlations"),
+            "warnings": known.get("warnings", []),
+            "plots": [
+                {"name": name, "caption": caption, "alt": alternative}
+                for name, (caption, alternative) in _PLOTS.items()
+                if self._plot(name, "svg").is_file()
+            ],
+            "report": (self.folder / "report.html").is_file(),
+        }
+
+    def plot(self, name: str, kind: str, dark: bool) -> tuple[bytes, str] | None:
+        """A plot as SVG or PNG with its type; None if there is none of this name."""
+        if name not in _PLOTS or kind not in _TYPES:
+            return None
+        try:
+            content = self._plot(name, kind).read_bytes()
+        except OSError:
+            return None
+        return (_darkened(content) if dark and kind == "svg" else content), _TYPES[kind]
+
+    def report(self) -> bytes | None:
+        """The run's page, if there is one."""
+        try:
+            return (self.folder / "report.html").read_bytes()
+        except OSError:
+            return None
+
+    def _plot(self, name: str, kind: str) -> Path:
+        return self.folder / "plots" / f"{name}.{kind}"
+
+
+def find_run(model_folder: str | Path | None) -> Evaluation | None:
+    """The evaluation of the run that a model belongs to, be it the run's folder or its model's."""
+    if model_folder is None:
+        return None
+    for folder in (Path(model_folder), Path(model_folder).parent):
+        try:
+            return Evaluation(folder, Run.open(folder).evaluation())
+        except InputError:
+            continue
+    return None
+
+
+def _direction(found: dict[str, Any]) -> dict[str, Any]:
+    """One direction: its measures, and their intervals if they were computed."""
+    low, high = found.get("low") or {}, found.get("high") or {}
+    measures = {k: v for k, v in found.items() if isinstance(v, int | float) and k not in _ABOUT}
+    return {
+        **{name: found.get(name) for name in _ABOUT},
+        "measures": measures,
+        "intervals": {name: [low[name], high[name]] for name in measures if name in low},
+    }
+
+
+def _named(fact: str) -> str:
+    """Paths become names: where files lie is nobody's business.
+
+    >>> _named("/home/me/a.npy, b/c.npy"), _named("8 train, 2/3 valid")
+    ('a.npy, c.npy', '8 train, 2/3 valid')
+    """
+    return re.sub(r"(?<![^\s,])[^\s,]*[^\s,\d][^\s,]*/(?=[^\s,/])", "", fact)
+
+
+def _darkened(svg: bytes) -> bytes:
+    """The drawing in the colours that reports have on a dark page."""
+    from ccal.reports.style import DARK
+
+    for light, dark in DARK.items():
+        svg = svg.replace(light.encode(), dark.encode())
+    return svg

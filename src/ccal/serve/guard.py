@@ -1,0 +1,180 @@
+"""What stands before the application: who may ask, how much, how long, and with which headers."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import time
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ccal.serve.hosts import Hosts
+from ccal.serve.limits import Limits
+from ccal.serve.metrics import Metrics
+from ccal.serve.problems import ProblemError, problem_bytes
+
+__all__ = ["UPLOAD", "Guard"]
+
+UPLOAD = "/api/search/file"
+_JSON_BYTES = 64 * 1024
+_PROTECTED = ("/api/", "/media/", "/metrics")
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' data: blob:; media-src 'self' blob:; connect-src 'self'; font-src 'self'; "
+    "manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "microphone=(self), camera=(), geolocation=()",
+    "Cache-Control": "no-store",
+}
+_RAW = [(name.lower().encode(), value.encode()) for name, value in _HEADERS.items()]
+# A client that still sends would see a broken connection in place of the answer.
+_DRAIN_SECONDS = 5.0
+_log = logging.getLogger("ccal.serve")
+
+
+class Guard:
+    """ASGI middleware around everything.
+
+    Args:
+        token: what `Authorization: Bearer` must bring for everything but the page itself.
+        hosts: names that requests may be meant for.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, limits: Limits, metrics: Metrics, hosts: Hosts, token: str | None
+    ) -> None:
+        self._app, self._limits, self._metrics, self._hosts = app, limits, metrics, hosts
+        self._token = None if token is None else token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or pass on that the server starts and ends."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        self._metrics.running += 1
+        exchange = _Exchange(scope, receive, send, self._most(scope["path"]))
+        try:
+            await self._handle(scope, exchange)
+        finally:
+            self._metrics.running -= 1
+            route = getattr(scope.get("route"), "path", "other")
+            seconds = time.perf_counter() - exchange.started
+            # Other methods than these are invented by whoever asks.
+            method = scope["method"] if scope["method"] in ("GET", "HEAD", "POST") else "OTHER"
+            self._metrics.request(method, route, exchange.status, seconds)
+
+    def _most(self, path: str) -> int:
+        return self._limits.upload_bytes if path == UPLOAD else _JSON_BYTES
+
+    async def _handle(self, scope: Scope, exchange: _Exchange) -> None:
+        try:
+            self._admit(scope["path"], Headers(scope=scope))
+            exchange.check_length()
+            async with asyncio.timeout(self._limits.timeout) as deadline:
+                exchange.deadline = deadline
+                await self._app(scope, exchange.receive, exchange.send)
+        except ProblemError as error:
+            await exchange.refuse(error)
+        except TimeoutError:
+            status = 408 if exchange.reading else 504
+            late = f"No answer within {self._limits.timeout:g} seconds."
+            await exchange.refuse(ProblemError(status, late))
+        # A mistake of ours: the log has it, the answer does not.
+        except Exception:
+            _log.exception("%s %s failed", scope["method"], scope["path"])
+            await exchange.refuse(ProblemError(500, "Something went wrong here."))
+
+    def _admit(self, path: str, headers: Headers) -> None:
+        host = headers.get("host", "")
+        if not self._hosts.allow(host):
+            raise ProblemError(
+                421, f"This server does not answer for {host[:100]!r}; see --allow-host."
+            )
+        # Pages of other sites can send requests here, too, though not read the answers.
+        origin = headers.get("origin")
+        site, mode = headers.get("sec-fetch-site"), headers.get("sec-fetch-mode")
+        foreign = origin is not None and origin.partition("://")[2] != host
+        if foreign or (site == "cross-site" and mode != "navigate"):
+            raise ProblemError(403, "Pages of other sites cannot use this server.")
+        if self._token is not None and path.startswith(_PROTECTED):
+            kind, _, given = headers.get("authorization", "").partition(" ")
+            same = hmac.compare_digest(given.strip().encode(), self._token)
+            if kind.lower() != "bearer" or not same:
+                challenge = {"WWW-Authenticate": 'Bearer realm="ccal"'}
+                raise ProblemError(401, "A token is needed: Authorization: Bearer ...", challenge)
+
+
+class _Exchange:
+    """One request and its answer: bytes are counted, headers added, the status remembered."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, most: int) -> None:
+        self._scope, self._receive, self._send, self._most = scope, receive, send, most
+        self.started, self.status = time.perf_counter(), 499
+        self._read, self._begun, self.reading = 0, False, True
+        self.deadline: asyncio.Timeout | None = None
+
+    def check_length(self) -> None:
+        """Refuse what says itself that it is too long."""
+        length = Headers(scope=self._scope).get("content-length", "0")
+        if not length.isdigit() or int(length) > self._most:
+            raise self._too_long()
+
+    async def receive(self) -> Message:
+        """The next part of the body; what is too long is refused while it comes in."""
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self._read += len(message.get("body", b""))
+            if self._read > self._most:
+                raise self._too_long()
+            self.reading = bool(message.get("more_body"))
+        return message
+
+    async def send(self, message: Message) -> None:
+        """Pass an answer on."""
+        if message["type"] == "http.response.start":
+            self._begun, self.status = True, message["status"]
+            given = list(message.get("headers", ()))
+            names = {name for name, _ in given}
+            message["headers"] = given + [pair for pair in _RAW if pair[0] not in names]
+            if self.deadline is not None:
+                # A long answer may take its time, but not for ever.
+                when = asyncio.get_running_loop().time()
+                self.deadline.reschedule(when + 600.0)
+        await self._send(message)
+
+    async def refuse(self, error: ProblemError) -> None:
+        """Answer with a problem, if nothing has been answered yet."""
+        if self._begun:
+            return
+        self.deadline = None
+        body = problem_bytes(error.status, error.detail)
+        headers = {
+            "Content-Type": "application/problem+json",
+            "Content-Length": str(len(body)),
+            **error.headers,
+        }
+        if self.reading:
+            headers["Connection"] = "close"
+        raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        await self.send({"type": "http.response.start", "status": error.status, "headers": raw})
+        await self.send({"type": "http.response.body", "body": body, "more_body": True})
+        try:
+            async with asyncio.timeout(_DRAIN_SECONDS):
+                while self.reading:
+                    message = await self._receive()
+                    self.reading = message["type"] == "http.request" and bool(
+                        message.get("more_body")
+                    )
+        except TimeoutError:
+            pass
+        await self.send({"type": "http.response.body", "body": b""})
+
+    def _too_long(self) -> ProblemError:
+        return ProblemError(413, f"The body is larger than {self._most:,} bytes.")

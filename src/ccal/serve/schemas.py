@@ -1,0 +1,252 @@
+"""The shapes of requests and answers, for the OpenAPI description and for checking requests."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
+
+__all__ = [
+    "EvaluationAnswer",
+    "Info",
+    "ItemsAnswer",
+    "MapAnswer",
+    "Plain",
+    "Problem",
+    "Result",
+    "SearchAnswer",
+    "SearchRequest",
+    "Status",
+    "documented",
+]
+
+
+def _plain(text: str) -> str:
+    """Text that can be encoded and kept: no NUL, no half of a character."""
+    try:
+        if b"\0" not in text.encode():
+            return text
+    except UnicodeEncodeError:
+        pass
+    raise ValueError("has characters that are no text")
+
+
+Plain = Annotated[str, AfterValidator(_plain)]
+
+_WORD: dict[str, JsonValue] = {"word": "dogs", "start": 4, "end": 8, "known": True, "weight": 0.21}
+_RESULT: dict[str, JsonValue] = {
+    "id": "photos/1.jpg",
+    "modality": "image",
+    "kind": "image",
+    "score": 0.4213,
+    "title": "1.jpg",
+    "text": None,
+    "metadata": {"year": 1999},
+    "media": {
+        "image": "/media/image?id=photos%2F1.jpg",
+        "thumbnail": "/media/thumbnail?id=photos%2F1.jpg",
+        "audio": None,
+        "staff": None,
+    },
+    "why": None,
+    "place": None,
+}
+
+
+class Problem(BaseModel):
+    """What went wrong (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str = Field(description="One sentence for people.")
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Problems of a route, for its description."""
+    content = {"application/problem+json": {"schema": Problem.model_json_schema()}}
+    return {
+        status: {"description": "A problem.", "content": content} for status in (*statuses, 422)
+    }
+
+
+class SearchRequest(BaseModel):
+    """A query in words."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"text": "two dogs in the snow", "k": 5},
+                {"text": "a red bus", "to": "image", "where": {"year": {">=": 1990}}},
+            ]
+        },
+    )
+
+    text: Plain = Field(min_length=1, description="What to look for.")
+    k: int = Field(10, ge=1, description="How many results.")
+    to: Plain | None = Field(None, description="Modality to search in; the other one by default.")
+    where: dict[str, Any] | None = Field(
+        None, description="Conditions on metadata: a value, a list of values, or a range."
+    )
+    explain: bool = Field(False, description="Say why each result matches.")
+
+
+class Word(BaseModel):
+    """A word of the query, and what the score loses without it."""
+
+    word: str
+    start: int = Field(description="First character in the text, by code points from 0.")
+    end: int
+    known: bool = Field(description="Whether the model has learnt it.")
+    weight: float | None
+
+
+class Share(BaseModel):
+    """What one dimension adds to the score."""
+
+    dimension: int = Field(description="From 1, the most correlated one if the model ends in CCA.")
+    contribution: float
+    correlation: float | None
+
+
+class Why(BaseModel):
+    """Where a score comes from: contributions, rest and correction sum to it."""
+
+    dimensions: list[Share]
+    rest: float
+    correction: float | None
+    words: list[Word] | None
+
+
+class Addresses(BaseModel):
+    """Where an item can be seen and heard."""
+
+    image: str | None = None
+    thumbnail: str | None = None
+    audio: str | None = None
+    staff: str | None = None
+
+
+class Place(BaseModel):
+    """The part of a tune that matches."""
+
+    columns: tuple[float, float]
+    seconds: tuple[float, float]
+    width: int = Field(description="Columns of the whole staff.")
+    scale: int = Field(description="Pixels of the picture a column.")
+    duration: float = Field(description="Seconds of the whole sound.")
+    path: list[tuple[float, float, float]] = Field(
+        description="Places that belong together: of the query, column and second of the tune."
+    )
+
+
+class Result(BaseModel):
+    """An item."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_RESULT]})
+
+    id: str
+    modality: str
+    kind: str = Field(description="How to show it: image, text, audio, sheet or array.")
+    score: float | None
+    title: str
+    text: str | None
+    metadata: dict[str, Any]
+    media: Addresses
+    why: Why | None
+    place: Place | None
+
+
+class Asked(BaseModel):
+    """The query as it was understood."""
+
+    kind: str
+    modality: str
+    text: str | None
+    words: list[Word] | None
+    item: Result | None
+
+
+class SearchAnswer(BaseModel):
+    """Results, the best first."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "query": {
+                        "kind": "text",
+                        "modality": "text",
+                        "text": "two dogs in the snow",
+                        "words": [_WORD],
+                        "item": None,
+                    },
+                    "within": "image",
+                    "took_ms": 3.2,
+                    "results": [_RESULT],
+                }
+            ]
+        }
+    )
+
+    query: Asked
+    within: str
+    took_ms: float
+    results: list[Result]
+
+
+class ItemsAnswer(BaseModel):
+    """Some of the items."""
+
+    total: int
+    offset: int
+    items: list[Result]
+
+
+class MapAnswer(BaseModel):
+    """Points as columns: entry i of each list belongs to one item."""
+
+    total: int
+    explained: list[float]
+    ids: list[str]
+    modalities: list[str]
+    kinds: list[str]
+    labels: list[str]
+    x: list[float]
+    y: list[float]
+
+
+class Info(BaseModel):
+    """What is served."""
+
+    kind: str
+    title: str
+    count: int
+    modalities: list[dict[str, Any]]
+    queries: list[dict[str, Any]]
+    limits: dict[str, float]
+    accepts: dict[str, list[str]]
+    has: dict[str, bool]
+    examples: dict[str, list[str]]
+    model: dict[str, Any]
+    version: str
+    token: bool
+
+
+class EvaluationAnswer(BaseModel):
+    """How good the model is on pairs that were kept back."""
+
+    part: str | None
+    directions: list[dict[str, Any]]
+    facts: dict[str, str]
+    correlations: dict[str, Any] | None
+    warnings: list[str]
+    plots: list[dict[str, str]]
+    report: str | None
+
+
+class Status(BaseModel):
+    """How the server is."""
+
+    status: str

@@ -1,0 +1,122 @@
+"""The items of an index, for several threads at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from ccal.errors import InputError
+from ccal.retrieval import Hit, Index, Item
+from ccal.retrieval.home import Vectors
+from ccal.serve.caching import Cached
+from ccal.serve.collection import Entry, Question, UnknownItemError
+from ccal.serve.describing import entry_of, kind_of, short
+
+__all__ = ["Shelf"]
+
+_READABLE = 100_000
+
+
+class Shelf:
+    """Reads an index, which other processes may change meanwhile.
+
+    Homes keep one connection each, on which two threads cannot have transactions, so they take
+    turns. What is asked for all the time, and hardly ever changes, is remembered for a while.
+    `kinds` says how items of a modality are shown, where that does not depend on the items.
+    """
+
+    def __init__(self, index: Index, kinds: dict[str, str]) -> None:
+        self.modalities = index.binding.modalities
+        self._index, self._kinds = index, kinds
+        self._guard = threading.RLock()
+        self._counts = Cached(self._count, lambda: None, seconds=1.0)
+        self._ids = Cached(self._list, self.counts)
+        self._names = Cached(self._read_names, self.counts)
+
+    def counts(self) -> dict[str, int]:
+        """Items of each modality, as they were a second ago at most."""
+        return self._counts.get()
+
+    def check(self) -> None:
+        """Read something, so that a damaged index is found out."""
+        with self._guard:
+            self._count()
+
+    def ids(self) -> dict[str, list[str]]:
+        """Ids by modality, in the order they came."""
+        return self._ids.get()
+
+    def names(self) -> dict[str, str]:
+        """Title and text of each item by its id; of an index that is not too large to read."""
+        if sum(self.counts().values()) > _READABLE:
+            raise InputError(
+                f"Among more than {_READABLE:,} items names cannot be looked for; search instead."
+            )
+        return self._names.get()
+
+    def get(self, ids: Sequence[str]) -> list[Item]:
+        """Items by their ids."""
+        with self._guard:
+            return self._index.get(ids)
+
+    def item(self, id: str) -> Item:
+        """One item."""
+        try:
+            (item,) = self.get([id])
+        except InputError as error:
+            raise UnknownItemError(f"There is no item {short(id, 200)!r}.") from error
+        return item
+
+    def entry(self, item: Item | Hit, score: float | None = None) -> Entry:
+        """An item as it is shown."""
+        return entry_of(item, self.kind(item.modality), score)
+
+    def kind(self, modality: str) -> str:
+        """How items of a modality are shown; the first one decides if nothing else does."""
+        if modality not in self._kinds:
+            first = self.ids()[modality][:1]
+            if not first:
+                return "array"
+            self._kinds[modality] = kind_of(self.get(first)[0])
+        return self._kinds[modality]
+
+    def vectors(self, ids: Sequence[str]) -> Vectors:
+        """Vectors (n, d) as they are stored."""
+        with self._guard:
+            return self._index.vectors(ids)
+
+    def search(self, asked: Sequence[Question], vectors: Vectors) -> list[list[Hit]]:
+        """What questions of one modality and one filter find, by their vectors (n, d)."""
+        # One more, since an item would find itself.
+        k = max(question.k + (question.kind == "item") for question in asked)
+        with self._guard:
+            found = self._index.search_vectors(
+                vectors, k=k, within=asked[0].within, where=asked[0].where
+            )
+        return [
+            [hit for hit in hits if question.kind != "item" or hit.id != question.data][
+                : question.k
+            ]
+            for question, hits in zip(asked, found, strict=True)
+        ]
+
+    def close(self) -> None:
+        """Close the index."""
+        with self._guard:
+            self._index.close()
+
+    def _count(self) -> dict[str, int]:
+        with self._guard:
+            return {name: self._index.count(name) for name in self.modalities}
+
+    def _list(self) -> dict[str, list[str]]:
+        with self._guard:
+            return {name: self._index.ids(name) for name in self.modalities}
+
+    def _read_names(self) -> dict[str, str]:
+        names = {}
+        for ids in self.ids().values():
+            for item in self.get(ids):
+                entry = self.entry(item)
+                names[item.id] = f"{entry.title} {entry.text or ''}".casefold()
+        return names

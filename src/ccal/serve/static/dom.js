@@ -1,0 +1,67 @@
+// Elements from code. Texts enter as text and attributes as attributes: nothing is ever parsed.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+export const $ = (id) => document.getElementById(id);
+
+/** An element; `on…` are listeners, `--…` CSS variables; null and false leave one out. */
+export function el(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (name.startsWith("--")) node.style.setProperty(name, value);
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+/** One of the icons at the top of index.html. */
+export function icon(name) {
+  const svg = document.createElementNS(SVG, "svg");
+  svg.setAttribute("aria-hidden", "true");
+  const use = document.createElementNS(SVG, "use");
+  use.setAttribute("href", `#i-${name}`);
+  svg.append(use);
+  return svg;
+}
+
+/** A button that is an icon, with a name for those who cannot see it. */
+export function iconButton(name, label, attributes = {}) {
+  const named = { "aria-label": label, title: label };
+  return el("button", { class: "icon", type: "button", ...named, ...attributes }, icon(name));
+}
+
+/** A sign as an SVG path in a box of 16. */
+export function sign(path, className) {
+  const svg = document.createElementNS(SVG, "svg");
+  svg.setAttribute("viewBox", "0 0 16 16");
+  svg.setAttribute("aria-hidden", "true");
+  svg.setAttribute("class", className);
+  const shape = document.createElementNS(SVG, "path");
+  shape.setAttribute("d", path);
+  shape.setAttribute("fill", "currentColor");
+  svg.append(shape);
+  return svg;
+}
+
+export const count = (number) => Number(number).toLocaleString("en");
+
+/** 1 photo, 2 photos. */
+export const several = (number, one) => `${count(number)} ${number === 1 ? one : `${one}s`}`;
+
+/** Seconds as people write them: 75 -> 1:15. */
+export function clock(seconds) {
+  const whole = Math.max(0, Math.floor(seconds));
+  return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
+}
+
+/** Bytes as people write them: 10485760 -> 10 MB. */
+export function bytes(number) {
+  const units = ["bytes", "KB", "MB", "GB"];
+  const power = Math.min(units.length - 1, Math.floor(Math.log2(Math.max(1, number)) / 10));
+  return `${Number((number / 1024 ** power).toPrecision(3))} ${units[power]}`;
+}
+
+export const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;

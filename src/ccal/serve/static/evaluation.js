@@ -1,0 +1,94 @@
+// The run's measures and plots.
+
+import * as api from "./api.js";
+import { $, count, el, several } from "./dom.js";
+import { lazyImage } from "./media.js";
+import { isDark, onTheme } from "./theme.js";
+
+const MEASURES = [
+  ["r1", "R@1", "counterpart first, in %"],
+  ["r5", "R@5", "among the first five, in %"],
+  ["r10", "R@10", "among the first ten, in %"],
+  ["mr", "MR", "median rank"],
+  ["mrr", "MRR", "mean reciprocal rank, in %"],
+  ["map", "MAP", "mean average precision, in %"],
+];
+const arrow = (name) => name.replace(" -> ", " → ");
+const figure = (value) => (Number.isFinite(value) ? value.toFixed(1).replace(/\.0$/, "") : "–");
+const PARTS = { valid: "validation pairs", test: "test pairs", train: "training pairs" };
+
+export async function showEvaluation() {
+  const report = await api.evaluation();
+  const nodes = [el("h1", {}, "Evaluation")];
+  for (const text of report.warnings ?? []) nodes.push(el("p", { class: "problem" }, text));
+  nodes.push(...report.directions.map(sentence), table(report));
+  const facts = Object.entries(report.facts ?? {});
+  if (facts.length) {
+    const row = ([name, value]) => [el("dt", {}, name), el("dd", {}, String(value))];
+    nodes.push(el("h2", {}, "About this run"), el("dl", { class: "facts" }, facts.flatMap(row)));
+  }
+  nodes.push(...correlations(report.correlations));
+  const figures = el("div", {});
+  const draw = () => figures.replaceChildren(...(report.plots ?? []).map(plot));
+  if (report.plots?.length) nodes.push(el("h2", {}, "Plots"), figures);
+  draw();
+  onTheme(draw);
+  // A link cannot carry the token.
+  if (report.report && !api.hasToken()) {
+    const link = el("a", { href: report.report, target: "_blank" }, "The whole report");
+    nodes.push(el("p", {}, link, " of this run, in a new tab."));
+  }
+  $("view-evaluation").replaceChildren(...nodes);
+}
+
+function sentence(way) {
+  const { r1, r10 } = way.measures;
+  return el(
+    "p",
+    {},
+    el("strong", {}, arrow(way.name)),
+    `: of ${count(way.queries)} queries, `,
+    el("strong", {}, `${r1.toFixed(1)}%`),
+    ` find their counterpart first among ${count(way.candidates)} candidates, `,
+    `and ${r10.toFixed(1)}% among the first ten.`,
+  );
+}
+
+/** One row a measure: two directions fit on any screen. */
+function table(report) {
+  const ways = report.directions;
+  const rows = MEASURES.filter(([key]) => ways.some((way) => Number.isFinite(way.measures[key])));
+  const cell = (way, key) => {
+    const interval = way.intervals?.[key];
+    const range = interval ? el("small", {}, interval.map(figure).join("–")) : null;
+    return el("td", {}, figure(way.measures[key]), range);
+  };
+  const intervals = ways.some((way) => Object.keys(way.intervals ?? {}).length);
+  const part = PARTS[report.part] ?? `${report.part} pairs`;
+  const column = (name) => el("th", { scope: "col" }, name);
+  const head = el("tr", {}, column("measure"), ways.map((way) => column(arrow(way.name))));
+  const body = rows.map(([key, name, about]) => {
+    const label = el("th", { scope: "row" }, name, el("small", {}, about));
+    return el("tr", {}, label, ways.map((way) => cell(way, key)));
+  });
+  const caption = `Measured on the ${part}.${intervals ? " Small: 95% intervals." : ""}`;
+  return el("table", {}, el("caption", {}, caption), el("thead", {}, head), el("tbody", {}, body));
+}
+
+function correlations(facts) {
+  if (!facts || !Number.isFinite(facts.mean)) return [];
+  const { dimensions, mean, held_out_mean: heldOut, chance } = facts;
+  const whose = `Mean canonical correlation of ${several(dimensions, "dimension")}`;
+  const parts = [`${whose}: ${mean.toFixed(2)}`];
+  if (Number.isFinite(heldOut)) parts.push(`${heldOut.toFixed(2)} on held-out pairs`);
+  if (Number.isFinite(chance)) parts.push(`${chance.toFixed(2)} by chance`);
+  return [el("p", { class: "note" }, `${parts.join(", ")}.`)];
+}
+
+function plot({ name, svg, alt, caption }) {
+  const look = new URLSearchParams({ theme: isDark() ? "dark" : "light" });
+  const image = lazyImage(`${svg}${svg.includes("?") ? "&" : "?"}${look}`, alt ?? caption ?? name);
+  const reachable = { tabindex: "0", role: "group", "aria-label": `Plot: ${name}` };
+  const scroll = el("div", { class: "scroll", ...reachable }, image);
+  return el("figure", { class: "plot" }, scroll, el("figcaption", {}, caption ?? name));
+}

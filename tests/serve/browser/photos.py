@@ -1,0 +1,17 @@
+"""What the photos of `tests.serve.conftest` are called, and what their captions say."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from tests.serve.conftest import COLOURS, PLACES
+
+__all__ = ["caption", "file_name"]
+
+
+def caption(front: str, back: str, place: str) -> str:
+    return f"a {front} square on a {back}ground at the {place}"
+
+
+def file_name(front: str, back: str, place: str) -> str:
+    return f"{list(product(COLOURS, COLOURS, PLACES)).index((front, back, place))}.jpg"

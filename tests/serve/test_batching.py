@@ -1,0 +1,136 @@
+"""Queries that come together are worked on together, and each gets its own answer."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from ccal.serve.batching import Batcher, BusyError, ClosedError
+
+
+class Doubling:
+    """Doubles numbers, when it is let; remembers its batches."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[int]] = []
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def __call__(self, numbers: Sequence[int]) -> list[int | Exception]:
+        self.batches.append(list(numbers))
+        assert self.gate.wait(10)
+        if 13 in numbers:
+            raise RuntimeError("all of it failed")
+        return [ValueError(n) if n < 0 else 2 * n for n in numbers]
+
+
+async def until(condition: object) -> None:
+    end = time.monotonic() + 10
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < end
+        await asyncio.sleep(0.001)
+
+
+def test_what_comes_meanwhile_becomes_one_batch() -> None:
+    work = Doubling()
+    batcher: Batcher[int, int] = Batcher(work, batch=4)
+
+    async def main() -> list[int]:
+        work.gate.clear()
+        tasks = [asyncio.create_task(batcher.ask(0))]
+        await until(lambda: work.batches)
+        tasks += [asyncio.create_task(batcher.ask(n)) for n in range(1, 8)]
+        await until(lambda: batcher.waiting == 7)
+        work.gate.set()
+        return await asyncio.gather(*tasks)
+
+    assert asyncio.run(main()) == [0, 2, 4, 6, 8, 10, 12, 14]
+    assert work.batches == [[0], [1, 2, 3, 4], [5, 6, 7]]
+    batcher.close()
+
+
+def test_one_that_fails_does_not_spoil_the_others() -> None:
+    work = Doubling()
+    batcher: Batcher[int, int] = Batcher(work, window=0.05)
+
+    async def main() -> list[int | BaseException]:
+        asked = (batcher.ask(n) for n in (1, -2, 3))
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    found = asyncio.run(main())
+    assert (found[0], found[2]) == (2, 6)
+    assert isinstance(found[1], ValueError)
+
+    async def all_of_it() -> int:
+        return await batcher.ask(13)
+
+    with pytest.raises(RuntimeError, match="all of it"):
+        asyncio.run(all_of_it())
+    assert batcher.alive
+    batcher.close()
+
+
+def test_nobody_waits_without_end() -> None:
+    work = Doubling()
+    batcher: Batcher[int, int] = Batcher(work, batch=1, waiting=2)
+
+    async def main() -> None:
+        work.gate.clear()
+        first = asyncio.create_task(batcher.ask(1))
+        await until(lambda: work.batches)
+        others = [asyncio.create_task(batcher.ask(n)) for n in (2, 3)]
+        await until(lambda: batcher.waiting == 2)
+        with pytest.raises(BusyError):
+            await batcher.ask(4)
+        # Whoever has gone is not worked for.
+        others[0].cancel()
+        await asyncio.sleep(0)
+        work.gate.set()
+        assert await first == 2
+        assert await others[1] == 6
+
+    asyncio.run(main())
+    assert work.batches == [[1], [3]]
+    batcher.close()
+
+
+def test_closing_answers_what_waits_and_refuses_the_rest() -> None:
+    work = Doubling()
+    batcher: Batcher[int, int] = Batcher(work, batch=1)
+
+    async def main() -> None:
+        work.gate.clear()
+        tasks = [asyncio.create_task(batcher.ask(n)) for n in range(3)]
+        await until(lambda: batcher.waiting == 2)
+        closing = asyncio.get_running_loop().run_in_executor(None, batcher.close)
+        await until(lambda: not batcher.alive)
+        with pytest.raises(ClosedError):
+            await batcher.ask(9)
+        work.gate.set()
+        assert await asyncio.gather(*tasks) == [0, 2, 4]
+        await closing
+
+    asyncio.run(main())
+
+
+def test_a_loop_that_is_gone_does_no_harm() -> None:
+    work = Doubling()
+    batcher: Batcher[int, int] = Batcher(work)
+
+    async def impatient() -> None:
+        work.gate.clear()
+        asyncio.create_task(batcher.ask(1))  # noqa: RUF006
+        await until(lambda: work.batches)
+
+    asyncio.run(impatient())
+    work.gate.set()
+
+    async def patient() -> int:
+        return await batcher.ask(2)
+
+    assert asyncio.run(patient()) == 4
+    batcher.close()

@@ -1,0 +1,142 @@
+"""A library of tunes over HTTP: a recording finds the score, a line of score the sound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from PIL import Image
+
+from ccal import DualEncoder
+from ccal.data.music import SheetAudioStore
+from ccal.music import TuneLibrary
+from ccal.serve.schemas import Info, ItemsAnswer, MapAnswer, SearchAnswer
+from ccal.serve.tune_collection import TuneCollection
+from tests.cli.conftest import invoke
+from tests.serve.conftest import problem
+from tests.serve.live import Live
+
+soundfile = pytest.importorskip("soundfile")
+
+
+@pytest.fixture(scope="module")
+def tunes(library: TuneLibrary, model: DualEncoder) -> Iterator[httpx.Client]:
+    server = Live(TuneCollection(library, model, title="dances"))
+    with server.client() as client:
+        yield client
+    server.stop()
+
+
+def send(client: httpx.Client, content: bytes, **options: Any) -> dict[str, Any]:
+    response = client.post("/api/search/file", content=content, params=options)
+    assert response.status_code == 200, response.text
+    answer: dict[str, Any] = response.json()
+    SearchAnswer.model_validate(answer)
+    return answer
+
+
+def test_a_recording_finds_its_score(tunes: httpx.Client, library: TuneLibrary) -> None:
+    samples, rate = soundfile.read(BytesIO(library.wav(2)), dtype="float32")
+    part = BytesIO()
+    soundfile.write(part, samples[3 * rate : 11 * rate], rate, format="FLAC")
+    answer = send(tunes, part.getvalue(), k=3)
+    assert answer["query"]["kind"] == "audio"
+    assert answer["within"] == "sheet"
+    best = answer["results"][0]
+    expected = library.identify((samples[3 * rate : 11 * rate], rate), k=3)
+    assert [r["id"] for r in answer["results"]] == [f"tune-{m.tune}" for m in expected]
+    assert best["place"]["columns"] == pytest.approx(expected[0].columns, abs=30)
+    assert best["score"] == pytest.approx(expected[0].score, abs=0.02)
+    assert best["kind"] == "sheet"
+    assert best["why"] is None
+    assert best["place"]["path"]
+
+
+def test_a_line_of_score_finds_its_sound(tunes: httpx.Client, library: TuneLibrary) -> None:
+    answer = send(tunes, library.staff_png(1, (200, 700)), k=2)
+    assert answer["query"]["kind"] == "sheet"
+    assert answer["within"] == "audio"
+    assert answer["results"][0]["id"] == "tune-1"
+    assert answer["results"][0]["kind"] == "audio"
+
+
+def test_a_tune_finds_itself_in_the_other_modality(tunes: httpx.Client) -> None:
+    for within in ("sheet", "audio"):
+        response = tunes.get("/api/similar", params={"id": "tune-3", "to": within, "k": 2})
+        answer = response.json()
+        SearchAnswer.model_validate(answer)
+        assert answer["within"] == within
+        assert answer["results"][0]["id"] == "tune-3"
+        assert answer["query"]["item"]["id"] == "tune-3"
+
+
+def test_what_can_be_seen_and_heard(tunes: httpx.Client, library: TuneLibrary) -> None:
+    info = tunes.get("/api/info").json()
+    Info.model_validate(info)
+    assert (info["kind"], info["title"], info["count"]) == ("tunes", "dances", 4)
+    assert set(info["accepts"]) == {"audio", "sheet"}
+    page = tunes.get("/api/items").json()
+    ItemsAnswer.model_validate(page)
+    assert [item["title"] for item in page["items"]] == library.names
+    for item in page["items"]:
+        staff = tunes.get(item["media"]["staff"])
+        assert staff.headers["content-type"] == "image/png"
+        place = item["place"]
+        assert Image.open(BytesIO(staff.content)).width == place["width"] * place["scale"]
+        sound = tunes.get(item["media"]["audio"])
+        assert sound.headers["content-type"] == "audio/wav"
+        samples, rate = soundfile.read(BytesIO(sound.content))
+        assert len(samples) / rate == pytest.approx(place["duration"], abs=3)
+        part = tunes.get(item["media"]["audio"], headers={"range": "bytes=0-3"})
+        assert (part.status_code, part.content) == (206, b"RIFF")
+    named = tunes.get("/api/items", params={"contains": "3 DANCE"}).json()
+    assert (named["total"], named["items"][0]["title"]) == (1, "Dance 3")
+    drawn = tunes.get("/api/map").json()
+    MapAnswer.model_validate(drawn)
+    assert len(drawn["ids"]) == 8
+    problem(tunes.get("/api/evaluation"), 404)
+    assert tunes.get("/ready").status_code == 200
+    assert 'ccal_items{modality="sheet"} 4' in tunes.get("/metrics").text
+
+
+def test_what_tunes_cannot_be_asked(tunes: httpx.Client) -> None:
+    problem(tunes.post("/api/search", json={"text": "a jig"}), 422)
+    for id in ("tune-4", "tune--1", "tune-01", "tune-", "tune-99999999999", "4", "tune-٣"):
+        problem(tunes.get("/api/item", params={"id": id}), 404)
+        problem(tunes.get("/media/staff", params={"id": id}), 404)
+    problem(tunes.get("/media/image", params={"id": "tune-1"}), 404)
+    problem(tunes.get("/api/similar", params={"id": "tune-1", "to": "text"}), 422)
+    problem(tunes.get("/api/similar", params={"id": "tune-1", "where": '{"key": "C"}'}), 422)
+    problem(tunes.get("/api/items", params={"modality": "text"}), 422)
+    blank = BytesIO()
+    Image.new("L", (300, 60), 255).save(blank, "PNG")
+    assert "staff" in problem(tunes.post("/api/search/file", content=blank.getvalue()), 422)
+    silent = BytesIO()
+    soundfile.write(silent, np.zeros(44_100), 44_100, format="WAV")
+    assert "silent" in problem(tunes.post("/api/search/file", content=silent.getvalue()), 422)
+    to_itself = tunes.post("/api/search/file", content=silent.getvalue(), params={"to": "audio"})
+    problem(to_itself, 422)
+
+
+def test_a_store_of_tunes_is_served_from_the_command_line(
+    store: SheetAudioStore,
+    library: TuneLibrary,
+    model: DualEncoder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model.save(tmp_path / "model")
+    served = []
+    monkeypatch.setattr(
+        "ccal.serve.running.run", lambda app, listener, started: served.append(started())
+    )
+    for location in (store.folder, library.folder):
+        outcome = invoke("serve", location, "--model", tmp_path / "model", "--port", 0)
+        assert outcome.code == 0, outcome
+        assert "4 sheet and 4 audio items" in outcome.err
+    assert len(served) == 2
