@@ -85,11 +85,9 @@ def test_places_are_written_as_pictures_and_sound(place: Path, tmp_path: Path) -
 def test_the_default_is_kept_in_the_users_cache(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The collections take minutes to render: two short tunes stand for them here."""
+    """The tunes take minutes to render: two short ones stand for them here."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(default, "COLLECTIONS", {"ryan": "", "oneill": ""})
-    parts = {"ryan": tunes()[:1], "oneill": tunes()[2:]}
-    monkeypatch.setattr(default, "collection", parts.__getitem__)
+    monkeypatch.setattr(default, "held_out_tunes", lambda: [tunes()[0], tunes()[2]])
     for _ in range(2):
         outcome = invoke("identify", place / "played.wav", "--model", place / "model", "--json")
         assert outcome.code == 0, outcome
@@ -107,7 +105,7 @@ def test_without_a_model_the_pretrained_one_is_asked_for(
         asked.append(name)
         return ccal.load(place / "model")
 
-    monkeypatch.setattr(ccal, "pretrained", pretrained, raising=False)
+    monkeypatch.setattr(default, "pretrained", pretrained)
     outcome = invoke("identify", place / "played.wav", "--library", place / "tunes")
     assert outcome.code == 0, outcome
     assert asked == ["folk-tunes"]

@@ -35,10 +35,10 @@ def place(
     """Files as the guide names them; the small model and two tunes stand for the large ones."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(default, "pretrained", lambda _: model)
     monkeypatch.setattr(ccal, "pretrained", lambda _: model, raising=False)
     own = split_tunes("".join(map(random_abc, (1, 2))), "random.abc")
-    monkeypatch.setattr(default, "COLLECTIONS", {"ryan": ""})
-    monkeypatch.setattr(default, "collection", lambda _: own)
+    monkeypatch.setattr(default, "held_out_tunes", lambda: own)
     (tmp_path / "tunes.abc").write_text("".join(map(random_abc, (1, 2))))
     (tmp_path / "recording.wav").write_bytes(library.wav(1, (4.0, 14.0)))
     (tmp_path / "staff.png").write_bytes(library.staff_png(1, (150, 550)))

@@ -113,10 +113,10 @@ def test_what_was_found_can_be_seen_and_heard(library: TuneLibrary, store: Sheet
 
 
 def test_snippets_are_found_by_their_own_vectors(library: TuneLibrary) -> None:
-    vectors = np.array(library._vectors["sheet"][[3, 150]])
+    vectors = np.array(library.vectors["sheet"][[3, 150]])
     answers = library.search_snippets("sheet", vectors, k=4)
     for row, snippets in zip((3, 150), answers, strict=True):
-        place = library._places[row]
+        place = library.places[row]
         assert len(snippets) == 4
         assert (snippets[0].tune, snippets[0].column) == (place["tune"], place["column"])
         assert snippets[0].second == pytest.approx(place["frame"] / 31.25)
@@ -226,7 +226,7 @@ def test_the_library_of_a_store_is_built_once_and_again_when_damaged(
 ) -> None:
     calls: list[tuple[int, int]] = []
     first = library_of(store, model, progress=lambda *call: calls.append(call))
-    assert calls[-1][0] == calls[-1][1] == 2 * len(first._places)
+    assert calls[-1][0] == calls[-1][1] == 2 * len(first.places)
     assert first.folder.parent == store.folder
     calls.clear()
     library_of(store, model, progress=lambda *call: calls.append(call))
@@ -259,11 +259,11 @@ def test_k_and_stores_without_notation(
 def test_embeddings_are_those_of_the_model(
     library: TuneLibrary, model: DualEncoder, store: SheetAudioStore
 ) -> None:
-    place = library._places[100]
+    place = library.places[100]
     tune = store.tune(int(place["tune"]))
     column, frame = round(float(place["column"])), round(float(place["frame"]))
     sheet = torch.from_numpy(1 - tune.sheet[column - 50 : column + 50].T / 255)[None, None].float()
     audio = torch.from_numpy(tune.audio[frame - 50 : frame + 50].T.astype(np.float32))[None, None]
     for name, snippet in (("sheet", sheet), ("audio", audio)):
         wanted = torch.nn.functional.normalize(model.encode(name, snippet))[0].numpy()
-        np.testing.assert_allclose(library._vectors[name][100], wanted, atol=1e-4)
+        np.testing.assert_allclose(library.vectors[name][100], wanted, atol=1e-4)

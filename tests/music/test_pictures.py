@@ -121,6 +121,7 @@ def test_a_picture_of_a_place(engraved: np.ndarray, tmp_path: Path) -> None:
     assert (coloured[0], coloured[-1]) == (150, 299)
     grey = np.delete(pixels, np.s_[150:300], axis=1)
     wanted = np.delete(np.kron(engraved[:, 100:300], np.ones((3, 3))), np.s_[150:300], axis=1)
-    assert np.array_equal(grey[:, :, 0], wanted)
+    # Enlarged smoothly, so that the middle of each pixel is nearly what it was.
+    assert np.abs(grey[1::3, 1::3, 0] - wanted[1::3, 1::3]).mean() < 8
     with pytest.raises(InputError, match=r"from\.\.to"):
         staff_picture(sheet, (300, 100))

@@ -35,7 +35,7 @@ def command(
         Path | None,
         typer.Option(
             metavar="STORE",
-            show_default="the collections of Ryan and O'Neill",
+            show_default="184 tunes of Ryan's and O'Neill's collections",
             help="Tunes to search among: a folder that `ccal data build` wrote.",
         ),
     ] = None,
@@ -104,7 +104,7 @@ def _library(folder: Path | None, run: Path | None) -> TuneLibrary:
     embedding = progress_line("embedding tunes")
     if folder is None:
         if not default_folder().is_dir():
-            note("The collections are rendered and embedded once, which takes some minutes.")
+            note("The tunes are rendered and embedded once, which takes some minutes.")
         return default_library(
             chosen, rendering=progress_line("rendering tunes"), embedding=embedding
         )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ccal.model import DualEncoder
     from ccal.retrieval import Hit, Index
 
-__all__ = ["NAME", "command", "parse_filters"]
+__all__ = ["NAME", "bound_model", "command", "parse_filters"]
 
 NAME = "search"
 _FILTER = re.compile(r"([^<>=]+)(>=|<=|>|<|=)(.*)", re.DOTALL)
@@ -162,14 +162,14 @@ def _answers(
     names = [f"row {n}" for n in range(len(items))] if is_array else items
     if is_array and modality is None:
         return list(zip(names, index.search_vectors(items, **options), strict=True)), True
-    model = _bound_model(index, folder)
+    model = bound_model(index, folder)
     if modality is None:
         modality = _guess(model, query)
     found = index.search(**{modality: items}, **options)
     return list(zip(names, found, strict=True)), several
 
 
-def _bound_model(index: Index, folder: Path | None) -> DualEncoder:
+def bound_model(index: Index, folder: Path | None) -> DualEncoder:
     """The model that is given, or that the index remembers; it must be the index's own."""
     stored = index.binding.model_folder
     if folder is None and stored is None:

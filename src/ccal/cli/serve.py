@@ -175,13 +175,13 @@ def _collection(location: str | None, model: Path | None, root: Path | None) -> 
         return _tunes(None, model)
     if any((Path(location) / name).is_file() for name in (_LIBRARY, _STORE)):
         return _tunes(Path(location), model)
-    from ccal.cli.search import _bound_model
+    from ccal.cli.search import bound_model
     from ccal.retrieval import Index
     from ccal.serve import IndexCollection
 
     index = Index.open(location)
     try:
-        bound = _bound_model(index, model)
+        bound = bound_model(index, model)
         folder = model or index.binding.model_folder
         return IndexCollection(index, bound, title=_title(location), model_folder=folder, root=root)
     except BaseException:

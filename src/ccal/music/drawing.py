@@ -27,7 +27,10 @@ def staff_picture(
     """
     width = len(sheet)
     first, last = (0, width) if columns is None else _within(columns, width)
-    page = np.kron(sheet[first:last].T, np.ones((_ZOOM, _ZOOM), dtype=np.uint8))
+    image = require("PIL.Image", extra="music", purpose="Writing pictures")
+    size = (_ZOOM * (last - first), _ZOOM * sheet.shape[1])
+    drawn = image.fromarray(np.ascontiguousarray(sheet[first:last].T))
+    page = np.asarray(drawn.resize(size, image.Resampling.LANCZOS))
     colour = np.repeat(page[:, :, None].astype(np.float32), 3, axis=2)
     if mark is not None:
         begin, end = (_ZOOM * (place - first) for place in _within(mark, width))
@@ -37,7 +40,6 @@ def staff_picture(
             colour[:, begin:end] *= _TINT / 255
             colour[:, begin : begin + _FRAME] = _EDGE
             colour[:, max(begin, end - _FRAME) : end] = _EDGE
-    image = require("PIL.Image", extra="music", purpose="Writing pictures")
     content = io.BytesIO()
     image.fromarray(colour.astype(np.uint8)).save(content, format="PNG")
     return content.getvalue()

@@ -46,6 +46,7 @@ class TuneLibrary:
 
     A library belongs to the model and to the store that it was made of, and refuses others. It is
     memory-mapped; a folder has a whole library or none. Tunes are numbered as in the store.
+    `places` (n,) are the moments that can be found, and `vectors` (n, dim) of each modality theirs.
     """
 
     def __init__(
@@ -53,10 +54,10 @@ class TuneLibrary:
     ) -> None:
         self.folder, self.store = folder, store
         self._about, self._embedder = about, embedder
-        self._places = files.read_array(folder, about, "places")
-        self._vectors = {name: files.read_array(folder, about, name) for name in MODALITIES}
-        self._time = time_axis(self._places, len(store))
-        self._staff = staff_axis(self._places, len(store), _PIXELS)
+        self.places = files.read_array(folder, about, "places")
+        self.vectors = {name: files.read_array(folder, about, name) for name in MODALITIES}
+        self._time = time_axis(self.places, len(store))
+        self._staff = staff_axis(self.places, len(store), _PIXELS)
 
     @classmethod
     def build(
@@ -136,7 +137,7 @@ class TuneLibrary:
         return len(self.store)
 
     def __repr__(self) -> str:
-        return f"TuneLibrary({len(self):,} tunes, {len(self._places):,} places)"
+        return f"TuneLibrary({len(self):,} tunes, {len(self.places):,} places)"
 
     def identify(self, audio: Recording, k: int = 10) -> list[TuneMatch]:
         """The k tunes that a recording resembles most, the best first.
@@ -171,7 +172,7 @@ class TuneLibrary:
             raise InputError(f"snippets are of {' or '.join(MODALITIES)}, not of {modality!r}.")
         _check_k(k)
         queries = torch.from_numpy(unit_vectors(vectors, self._about["dim"], "vectors"))
-        found = nearest(queries, torch.from_numpy(self._vectors[modality].copy()), k)
+        found = nearest(queries, torch.from_numpy(self.vectors[modality].copy()), k)
         answers = []
         for cosines, rows in zip(found.cosines, found.places, strict=True):
             best = np.lexsort((rows, -cosines))[:k]
@@ -206,14 +207,14 @@ class TuneLibrary:
         longest: float,
     ) -> list[Way]:
         _check_k(k)
-        return find(queries, middles, self._vectors[modality], axis, k=k, longest=longest)
+        return find(queries, middles, self.vectors[modality], axis, k=k, longest=longest)
 
     def _match(
         self, way: Way, middles: NDArray[np.int64], unit: str, length: int, scale: float
     ) -> TuneMatch:
         """A way as people see it; `middles` and `length` of the query are in frames or columns."""
-        places, at = self._places[way.places], middles[way.snippets]
-        own = self._places[slice(*self._time.bounds[way.tune : way.tune + 2])]
+        places, at = self.places[way.places], middles[way.snippets]
+        own = self.places[slice(*self._time.bounds[way.tune : way.tune + 2])]
         # Beyond its outermost middles a query goes on for half a snippet, unless it ends before.
         first = places[unit][0] - min(FRAMES // 2, at[0])
         last = places[unit][-1] + min(FRAMES // 2, length - at[-1])
@@ -231,7 +232,7 @@ class TuneLibrary:
         )
 
     def _snippet(self, row: int, cosine: float) -> Snippet:
-        place = self._places[row]
+        place = self.places[row]
         second = float(place["frame"]) / FRAME_RATE
         return Snippet(int(place["tune"]), float(place["column"]), second, cosine)
 
