@@ -12,7 +12,7 @@ export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 
 .PHONY: help demo test test-all lint bench clean
 help:
-	@echo "make demo      set up, then let left halves of digits find their right halves"
+	@echo "make demo      set up, then let sheet music and sound of folk tunes find each other"
 	@echo "make test      set up, then lint, type-check and test"
 	@echo "make test-all  the same with the slow tests"
 	@echo "make bench     measure speed and accuracy against peers (quiet machine, some minutes)"
@@ -25,7 +25,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 demo: $(STAMP)
-	$(BIN)/python -m ccal.demo
+	$(BIN)/ccal demo
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

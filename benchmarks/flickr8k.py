@@ -5,7 +5,7 @@
 FOLDER holds pairs.jsonl (file, split, captions) and image_features.npy. The dev split is the test
 set; validation pairs are a tenth of the training pairs, drawn by the seed, as is the subset of a
 smaller size. Finished runs are kept in benchmarks/flickr8k.json and not repeated; without FOLDER
-they are shown as a table.
+they are shown as a table, and drawn with `--figures docs/results`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import numpy as np
 import torch
 
 from ccal.data import Pairs, Table, random_split, read_table
+from ccal.evaluation import Direction, Measures, Report
+from ccal.reports import comparison_plot
 from ccal.training import Settings, evaluate, train
 
 RESULTS = Path(__file__).with_name("flickr8k.json")
@@ -77,16 +79,34 @@ def table(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def figures(found: dict[str, Any], folder: Path) -> None:
+    """One plot of all methods for each number of pairs: flickr8k-PAIRS.svg."""
+    by_size: dict[str, dict[str, list[Report]]] = {}
+    for key in sorted(found, key=lambda key: list(METHODS).index(key.split()[0])):
+        name, size, _ = key.split()
+        forth, back = (
+            Direction(way, 1000, Measures(**found[key][way]), None, None, torch.empty(0).long())
+            for way in ("image -> text", "text -> image")
+        )
+        report = Report(forth, back, "optimistic", 0)
+        by_size.setdefault(size, {}).setdefault(name, []).append(report)
+    for size, reports in by_size.items():
+        comparison_plot(reports).savefig(folder / f"flickr8k-{size}.svg", metadata={"Date": None})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--methods", default="linear,refined")
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--sizes", default="6000,1500")
+    parser.add_argument("--figures", type=Path)
     arguments = parser.parse_args()
     found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     if arguments.folder is None:
         print(table(found))
+        if arguments.figures is not None:
+            figures(found, arguments.figures)
         return
     features = np.load(arguments.folder / "image_features.npy")
     source = arguments.folder / "pairs.jsonl"

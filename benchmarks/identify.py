@@ -1,11 +1,11 @@
 """Which tune is this? Share of queries whose tune is found, by length and by what was done to them.
 
-    python -m benchmarks.identify --model FOLDER --store FOLDER [--queries 206] [--part test]
+    python -m benchmarks.identify --model FOLDER --store FOLDER [--queries 100] [--part all]
 
 STORE is a folder that `ccal data build` wrote; all its tunes are candidates. Queries are drawn, by
-a seed, from the tunes of one part of the split by melody, so that a model can be tested on tunes
-that it has not been trained on. A tune counts as found if the first answer, or one of five,
-has the same melody: the store has some tunes under two names. Finished cells are kept in
+a seed, from all tunes, or from those of one part of the split by melody, so that a model can be
+tested on tunes that it has not been trained on. A tune counts as found if the first answer, or one
+of five, has the same melody: the store has some tunes under two names. Finished cells are kept in
 benchmarks/identify.json and not repeated; once all are there, docs/results/identify.md and its
 plot are written.
 """
@@ -44,12 +44,16 @@ SECONDS, COLUMNS = (3, 5, 10, 20), (100, 200, 400)
 
 @dataclass(frozen=True)
 class Condition:
-    """How a query is played: tempo in relation to the store's, decibels and colour of noise."""
+    """How a query is played: tempo in relation to the store's, decibels and colour of noise.
+
+    With `other_font` by the sound font that was named, and not by the one of training.
+    """
 
     tempo: float = 1.0
     noise: float | None = None
     pink: bool = False
     program: int = 0
+    other_font: bool = False
 
 
 CONDITIONS = {
@@ -61,17 +65,24 @@ CONDITIONS = {
     "10% faster": Condition(tempo=1.1),
     "violin": Condition(program=40),
     "flute": Condition(program=73),
+    "piano of another sound font": Condition(other_font=True),
 }
 
 
+def asked(about: dict[str, Any]) -> dict[str, Condition]:
+    """All conditions; without another sound font all but its own."""
+    return {n: how for n, how in CONDITIONS.items() if about["font"] or not how.other_font}
+
+
 def recording(
-    store: SheetAudioStore, tune: int, seconds: float, how: Condition, seed: int
+    store: SheetAudioStore, tune: int, seconds: float, how: Condition, seed: int, font: str | None
 ) -> tuple[NDArray[np.float32], float]:
     """Samples, and the second of the tune, at the store's tempo, at which they begin."""
     abc = store.tunes[tune].abc
     assert abc is not None, "build the store again: it has no ABC texts"
     tempo = store.settings["tempo"] * how.tempo
-    sound = synthesise(parse_abc(abc), tempo=tempo, program=how.program)
+    sound_font = font if how.other_font else None
+    sound = synthesise(parse_abc(abc), sound_font=sound_font, tempo=tempo, program=how.program)
     rng = np.random.default_rng([seed, tune])
     end = float(store.tune(tune).onsets["frame"][-1]) / FRAME_RATE / how.tempo + 0.5
     begin = float(rng.uniform(0, max(0.0, end - seconds)))
@@ -109,12 +120,16 @@ def tally(
 
 
 def listen(
-    library: TuneLibrary, queries: list[tuple[int, int]], seconds: float, how: Condition
+    library: TuneLibrary,
+    queries: list[tuple[int, int]],
+    seconds: float,
+    how: Condition,
+    font: str | None,
 ) -> dict[str, Any]:
     """One cell: recordings of so many seconds, played so."""
     store, found, away, took = library.store, [], [], []
     for tune, seed in queries:
-        samples, begin = recording(store, tune, seconds, how, seed)
+        samples, begin = recording(store, tune, seconds, how, seed, font)
         started = time.process_time()
         found.append(library.identify((samples, RENDER_RATE), k=5))
         took.append(time.process_time() - started)
@@ -150,6 +165,8 @@ def table(found: dict[str, Any]) -> str:
     ]
     for name in CONDITIONS:
         cells = [found.get(f"{name}, {seconds} s") for seconds in SECONDS]
+        if not any(cells):
+            continue
         lines.append(f"| {name} | " + " | ".join(map(_cell, cells)) + " |")
     lines += ["", "| picture | " + " | ".join(f"{c} columns" for c in COLUMNS) + " |"]
     lines.append("| --- " * (1 + len(COLUMNS)) + "|")
@@ -192,11 +209,11 @@ def page(results: dict[str, Any], picture: str) -> str:
     seconds = max(cell.get("cpu_seconds", 0.0) for cell in cells.values())
     return f"""# Which tune is this? Measured
 
-{about["queries"]} recordings a cell, with random starts, of {about["part"]} tunes, among
-{about["candidates"]:,} tunes. In brackets: among the first five. A tune of the same melody under
-another name counts as found. Tempo is changed without the pitch; noise is so many decibels softer
-than the recording. The staffs in the library are those of a piano at 120 quarter notes a minute.
-Pictures are cut out at random, and enlarged to 2.4 times the size. Model
+{about["queries"]} recordings a cell, with random starts, from {about["part"]} tunes of a store,
+searched among its {about["candidates"]:,} tunes. In brackets: among the first five. A tune of the
+same melody under another name counts as found. Tempo is changed without the pitch; noise is so many
+decibels softer than the recording. The staffs in the library are those of a piano at 120 quarter
+notes a minute. Pictures are cut out at random, and enlarged to 2.4 times the size. Model
 `{about["model"][:12]}`.
 
 R@1 (R@5) in %:
@@ -216,8 +233,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Tune identification.")
     parser.add_argument("--model", type=Path, help="folder of a model of sheet and audio")
     parser.add_argument("--store", type=Path, help="folder of rendered tunes")
-    parser.add_argument("--queries", type=int, default=206, help="queries a cell")
-    parser.add_argument("--part", choices=["train", "valid", "test", "all"], default="test")
+    parser.add_argument("--queries", type=int, default=100, help="queries a cell")
+    parser.add_argument("--part", choices=["train", "valid", "test", "all"], default="all")
+    parser.add_argument("--sound-font", help=".sf2 file that the model was not trained on")
     parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument("--page", type=Path, default=PAGE)
     arguments = parser.parse_args()
@@ -228,7 +246,7 @@ def main() -> None:
         measure(arguments, results)
     cells = results.get("cells", {})
     print(table(cells))
-    if len(cells) == len(CONDITIONS) * len(SECONDS) + len(COLUMNS):
+    if cells and len(cells) == len(asked(results["about"])) * len(SECONDS) + len(COLUMNS):
         picture = arguments.page.with_suffix(".svg")
         write_atomically(picture, plot(cells))
         write_atomically(arguments.page, page(results, picture.name).encode())
@@ -238,7 +256,7 @@ def measure(arguments: argparse.Namespace, results: dict[str, Any]) -> None:
     """Fill the cells that are missing; all of them, if the model or the queries are others."""
     store, model = SheetAudioStore(arguments.store), ccal.load(arguments.model)
     split = split_tunes_by_melody(store.groups)
-    tunes = np.arange(len(store))
+    tunes = np.random.default_rng(0).permutation(len(store))
     if arguments.part != "all":
         tunes = getattr(split, arguments.part)
     queries = [
@@ -251,15 +269,18 @@ def measure(arguments: argparse.Namespace, results: dict[str, Any]) -> None:
         "part": arguments.part,
         "queries": arguments.queries,
         "candidates": len(store),
+        "font": arguments.sound_font and Path(arguments.sound_font).name,
     }
     if results.get("about") != about:
         results.clear()
         results.update({"about": about, "cells": {}})
     library = library_of(store, model, progress=_say)
     jobs: dict[str, Callable[[], dict[str, Any]]] = {}
-    for name, how in CONDITIONS.items():
+    for name, how in asked(about).items():
         for seconds in SECONDS:
-            jobs[f"{name}, {seconds} s"] = partial(listen, library, queries, seconds, how)
+            jobs[f"{name}, {seconds} s"] = partial(
+                listen, library, queries, seconds, how, arguments.sound_font
+            )
     for columns in COLUMNS:
         jobs[f"picture, {columns} columns"] = partial(look_at, library, queries, columns)
     for name, job in jobs.items():

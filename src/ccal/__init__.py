@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ccal.bundled import pretrained
     from ccal.cca import CCA, CCALayer
     from ccal.data import Pairs
     from ccal.errors import CcalError, InputError, NotFittedError, SmallBatchWarning
@@ -34,6 +35,7 @@ __all__ = [
     "evaluate",
     "fit",
     "load",
+    "pretrained",
     "train",
 ]
 
@@ -41,6 +43,7 @@ __version__ = "0.1.0"
 
 # Imported when first used: torch takes seconds, which `ccal --help` must not.
 _HOMES = {
+    "ccal.bundled": ("pretrained",),
     "ccal.cca": ("CCA", "CCALayer"),
     "ccal.data": ("Pairs",),
     "ccal.errors": ("CcalError", "InputError", "NotFittedError", "SmallBatchWarning"),

@@ -48,6 +48,6 @@ def abc_hash(abc: str) -> str:
     """Names a tune by how it is written.
 
     >>> abc_hash("X:1\\nK:C\\nCDE|")
-    '1bc98fa5fbd93d7c'
+    'b5c99ee72fa592da'
     """
     return hashlib.sha256(abc.encode()).hexdigest()[:16]

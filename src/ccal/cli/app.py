@@ -9,7 +9,20 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ccal.cli import compare, encode, evaluate, index, info, search, train
+from ccal.cli import (
+    compare,
+    data,
+    demo,
+    encode,
+    evaluate,
+    identify,
+    index,
+    info,
+    reproduce,
+    search,
+    serve,
+    train,
+)
 from ccal.cli.console import quiet_errors, warn_plainly
 
 __all__ = ["app"]
@@ -70,15 +83,12 @@ def ccal(
     """
 
 
-for _module in (train, evaluate, compare, encode, index, search, info):
+for _module in (
+    *(train, evaluate, compare, encode, index, search, identify, serve, info),
+    *(reproduce,),
+):
     app.command(_module.NAME)(_module.command)
+app.add_typer(data.app, name=data.NAME)
 
 
-@app.command()
-def demo() -> None:
-    """Watch it work in a minute: left halves of digits find their right halves."""
-    from ccal.demo import main
-    from ccal.optional import require
-
-    require("sklearn", extra="demo", purpose="The demo")
-    main()
+app.command(demo.NAME)(demo.command)

@@ -82,10 +82,13 @@ def train_run(
     """Train what `run` describes and finish its folder; None on all ranks but the first.
 
     `go_on` tells a person who stops it how to continue. `report` asks for report.html and plots/.
+    Without test pairs the validation pairs are judged on, and so are not trained on at the end.
     """
+    part = "test" if len(data.split.test) else "valid"
+    settings = run.settings if part == "test" else run.settings.changed(train_on_all=False)
     try:
         trained = train(
-            run.settings,
+            settings,
             data.part("train"),
             data.part("valid"),
             folder=run.path,
@@ -96,9 +99,10 @@ def train_run(
         if rank() != 0:
             return None
         trained.model.save(run.model_folder)
-        part = "test" if len(data.split.test) else "valid"
         judgement = judge(trained.model, data.part(part), part, train=data.part("train"))
         facts = {**_facts(run, trained.model), **trained.facts}
+        if settings != run.settings:
+            facts["final training"] = "none: there are no test pairs, so the validation pairs judge"
         if report:
             write_page(
                 run.path / "report.html",

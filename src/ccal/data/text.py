@@ -158,12 +158,14 @@ class TfidfVectoriser:
         """Everything `from_config` needs, as plain values for JSON."""
         if not self.vocabulary:
             raise NotFittedError("TfidfVectoriser has no vocabulary yet; call fit first.")
+        # Left out where there are none: older models without it keep their fingerprint.
+        pairs = {"pair_count": self.pair_count} if self.pair_count else {}
         return {
             "min_count": self.min_count,
             "sublinear": self.sublinear,
             "lemmatise": self.lemmatise,
             "language": self.language,
-            "pair_count": self.pair_count,
+            **pairs,
             "simplemma": simplemma_version() if self.lemmatise else None,
             "vocabulary": list(self.vocabulary),
             "idf": self.idf.tolist(),

@@ -1,4 +1,4 @@
-"""The main job in one minute: left halves of handwritten digits find their right halves.
+"""The main job in half a minute: left halves of handwritten digits find their right halves.
 
 Linear CCA, networks with a CCA layer, and our default learn a common space from the training digits
 of scikit-learn; then every left half of a test digit looks for its right half among all of them,
@@ -73,7 +73,3 @@ def rows(name: str, report: Report) -> list[str]:
         for way in (report.x_to_y, report.y_to_x)
         for m in [way.measures]
     ]
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,44 @@
+"""`ccal demo`: the main job, to watch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["NAME", "command"]
+
+NAME = "demo"
+
+
+def command(
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", metavar="FOLDER", help="For rendered tunes and report.html."),
+    ] = Path("runs/demo"),
+    digits: Annotated[
+        bool,
+        typer.Option("--digits", help="Half a minute without music: halves of digits."),
+    ] = False,
+) -> None:
+    """Watch it work in some minutes: sheet music and sound of folk tunes find each other.
+
+    Renders tunes that come with `ccal[music]`, trains small networks on them, evaluates these
+    beside the model that comes with ccal, and lets that model find recordings in their scores. What
+    was rendered is kept in the folder: a second time is quicker.
+    """
+    from ccal.optional import require
+
+    if digits:
+        from ccal.demo.digits import main as play_digits
+
+        require("sklearn", extra="demo", purpose="The demo with digits")
+        play_digits()
+        return
+    from ccal.cli.console import progress_line
+    from ccal.demo.tunes import main
+
+    require("verovio", extra="music", purpose="The demo with music")
+    require("matplotlib", extra="plots", purpose="The demo's report")
+    main(out, progress=progress_line)

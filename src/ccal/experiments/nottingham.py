@@ -1,0 +1,211 @@
+"""The paper's Tables 4 and 5: sheet music and sound of the Nottingham folk tunes.
+
+Its 270,705 training pairs come from MIDI files with an accompaniment and with repeats played out.
+The same tunes in ABC notation are one melody, once through: 94,633 pairs in all. So the first 47
+training tunes, its small set, have fewer pairs here (some 3,800, not 27,000).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ccal.data.music import (
+    SheetAudioPairs,
+    SheetAudioStore,
+    ThinnedPairs,
+    split_tunes_by_melody,
+)
+from ccal.data.splits import Split
+from ccal.errors import InputError
+from ccal.evaluation import CorrelationStructure, Report, correlation_structure
+from ccal.experiments.sheet_audio import embed_pairs, evaluate_pairs, train_sheet_audio
+from ccal.experiments.tables import PAPER
+from ccal.files import write_atomically
+from ccal.model import DualEncoder
+from ccal.training.settings import Settings
+
+__all__ = [
+    "METHODS",
+    "Budget",
+    "check",
+    "comparison",
+    "nottingham_split",
+    "run_method",
+    "structure",
+]
+
+METHODS = ("ccal", "dcca", "learned")
+_SMALL_TUNES, _SMALL_PAIRS, _SEED = 47, 27_000, 0
+_VALID, _CANDIDATES = 1000, 16_042
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a machine can do, and what the small set is.
+
+    Args:
+        epochs: at most so many.
+        batch_size: pairs a step; the paper has 1000.
+        epoch_pairs: training pairs that an epoch visits; None for all.
+        stride: of the first convolutions; the paper has 1.
+        small: the small set is as the paper's in its "tunes", the first 47, or in its "pairs",
+            those of as many tunes as make 27,000.
+    """
+
+    epochs: int = 12
+    batch_size: int = 250
+    epoch_pairs: int | None = None
+    stride: int = 1
+    small: Literal["tunes", "pairs"] = "tunes"
+
+
+def check(experiment: str, methods: Sequence[str]) -> None:
+    """Refuse what the paper does not have."""
+    if experiment not in PAPER:
+        raise InputError(f"there are the experiments {', '.join(PAPER)}; got {experiment!r}.")
+    for method in methods:
+        if method not in METHODS:
+            raise InputError(f"there are the methods {', '.join(METHODS)}; got {method!r}.")
+    if not methods:
+        raise InputError(f"no method was named; there are {', '.join(METHODS)}.")
+
+
+def nottingham_split(store: SheetAudioStore) -> Split:
+    """Tunes for training, validation and test, melodies that resemble each other on one side."""
+    return split_tunes_by_melody(store.groups, valid=0.06, test=0.17, seed=_SEED)
+
+
+def run_method(
+    store: SheetAudioStore,
+    experiment: str,
+    method: str,
+    folder: Path,
+    budget: Budget,
+    *,
+    seed: int = 0,
+    progress: bool = True,
+) -> dict[str, Any]:
+    """Train one method, or go on with it, and measure it on the test tunes.
+
+    The result is kept in `folder`/METHOD-SEED.json, and not made again, so that another budget
+    needs another folder.
+    """
+    check(experiment, [method])
+    kept = folder / f"{method}-{seed}.json"
+    if kept.exists():
+        found: dict[str, Any] = json.loads(kept.read_text())
+        return found
+    split = nottingham_split(store)
+    tunes = split.train
+    if experiment == "nottingham-10pct":
+        tunes = tunes[: _SMALL_TUNES if budget.small == "tunes" else _first_pairs(store, tunes)]
+    seen, held, test = (SheetAudioPairs(store, part) for part in (tunes, split.valid, split.test))
+    changes = {"max_epochs": budget.epochs, "batch_size": min(budget.batch_size, len(seen))}
+    settings = Settings.preset(
+        experiment,
+        method=method,
+        seed=seed,
+        # The paper compares its methods with different directions of the loss; here they are equal.
+        direction="both",
+        select="both",
+        epoch_pairs=budget.epoch_pairs,
+        refit_pairs=min(len(seen), 1500),
+        **changes,
+    )
+    model, history = train_sheet_audio(
+        settings,
+        seen,
+        ThinnedPairs(held, _VALID),
+        stride=budget.stride,
+        folder=folder / f"{method}-{seed}",
+        resume=True,
+        progress=progress,
+    )
+    model.save(folder / f"{method}-{seed}" / "model")
+    report = evaluate_pairs(model, ThinnedPairs(test, _CANDIDATES), bootstrap=0)
+    found = {
+        "method": method,
+        "seed": seed,
+        "experiment": experiment,
+        "training pairs": len(seen),
+        "training tunes": len(tunes),
+        "candidates": report.x_to_y.candidates,
+        "epochs": history.epochs,
+        "best epoch": history.best_epoch,
+        "batch size": settings.batch_size,
+        "stride": budget.stride,
+        "data": store.manifest["hash"][:16],
+        "validation MRR": [
+            round((r["mrr_x_to_y"] + r["mrr_y_to_x"]) / 2, 4) for r in history.records
+        ],
+        **_measures(report),
+        "correlation": _correlation(model, seen, held),
+    }
+    write_atomically(kept, (json.dumps(found, indent=1) + "\n").encode())
+    return found
+
+
+def _first_pairs(store: SheetAudioStore, tunes: NDArray[np.int64]) -> int:
+    """How many of the tunes it takes for 27,000 pairs."""
+    counts = np.bincount(SheetAudioPairs(store, tunes).tune, minlength=len(store))[tunes]
+    return int(np.searchsorted(np.cumsum(counts), _SMALL_PAIRS)) + 1
+
+
+def _correlation(
+    model: DualEncoder, seen: SheetAudioPairs, held: SheetAudioPairs
+) -> dict[str, Any]:
+    """The correlation structure of the embeddings, as plain data."""
+    views = [embed_pairs(model, ThinnedPairs(pairs, 4000)) for pairs in (seen, held)]
+    found = correlation_structure(*views[0], held_out=views[1])
+    held_out = None if found.held_out is None else found.held_out.tolist()
+    return {
+        "train": found.train.tolist(),
+        "held_out": held_out,
+        "chance": found.chance,
+        "samples": found.samples,
+    }
+
+
+def structure(kept: Mapping[str, Any]) -> CorrelationStructure:
+    """Back from the plain data of a result."""
+    train, held_out = (
+        torch.tensor(kept[name], dtype=torch.float64) for name in ("train", "held_out")
+    )
+    return CorrelationStructure(train, held_out, float(kept["chance"]), int(kept["samples"]))
+
+
+def comparison(experiment: str, found: Mapping[str, Mapping[str, Any]]) -> str:
+    """Ours beside the paper's, as a Markdown table; `found` are results by method."""
+    head = "R@1 | R@5 | R@10 | MR | MRR"
+    lines = [
+        f"| method | sheet -> audio: {head} | audio -> sheet: {head} |",
+        "| --- " * 11 + "|",
+    ]
+    for method in METHODS:
+        ours = found.get(method)
+        if ours is not None:
+            ways = (ours["sheet -> audio"], ours["audio -> sheet"])
+            lines.append(_line(f"{method}, ours", ways))
+        theirs = PAPER[experiment][method]
+        lines.append(_line(f"{method}, paper", [vars(row) for row in theirs]))
+    return "\n".join(lines)
+
+
+def _measures(report: Report) -> dict[str, dict[str, float]]:
+    return {
+        "sheet -> audio": report.x_to_y.measures.as_dict(),
+        "audio -> sheet": report.y_to_x.measures.as_dict(),
+    }
+
+
+def _line(name: str, ways: Any) -> str:
+    cells = [f"{way[key]:.1f}" for way in ways for key in ("r1", "r5", "r10", "mr", "mrr")]
+    return "| " + " | ".join([name, *cells]) + " |"
