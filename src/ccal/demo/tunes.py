@@ -132,6 +132,7 @@ def _listen(library: TuneLibrary, pictures: Path, say: Say) -> list[Any]:
                 hits,
                 true,
                 note="a recording",
+                strips=True,
             )
         )
     return examples

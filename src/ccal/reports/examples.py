@@ -49,7 +49,8 @@ class Example:
 
     `rank` is that of the counterpart by the rules of `two_way_ranks`; `counterpart` is the one of
     highest score if there are several. `hits` are in the order of their scores. `note` is to be
-    said of the query in place of that rank.
+    said of the query in place of that rank. `strips` are pictures much wider than high, such as
+    lines of music, and stand below each other.
     """
 
     direction: str
@@ -59,6 +60,7 @@ class Example:
     hits: tuple[Hit, ...]
     counterpart: Hit
     note: str = ""
+    strips: bool = False
 
 
 def pick_examples(

@@ -37,11 +37,12 @@ def _example(example: Example, embed: Embed) -> str:
     if not any(hit.right for hit in example.hits):
         hits.append(_hit(example.counterpart, embed, "later right"))
     pictures = all(isinstance(hit.item, Path) for hit in example.hits)
+    layout = " strips" if example.strips else " pictures" if pictures else ""
     about = escape(shorten(example.note, 80)) or f"counterpart at rank {example.rank:,}"
     return (
         f'<li>\n<div class="query"><div class="kind">{example.kind}: {about}</div>\n'
         f"{_item(example.query, embed)}</div>\n"
-        f'<ol class="hits{" pictures" if pictures else ""}">\n' + "\n".join(hits) + "\n</ol>\n</li>"
+        f'<ol class="hits{layout}">\n' + "\n".join(hits) + "\n</ol>\n</li>"
     )
 
 

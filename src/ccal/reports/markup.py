@@ -166,6 +166,7 @@ ol.pictures li.later {{ margin-top: 0; }}
 ol.pictures .tick {{ white-space: normal; font-size: 0.72rem; }}
 ol.pictures li .shown {{ grid-row: 1; grid-column: 1 / -1; }}
 ol.pictures li.right {{ border-color: var(--series-3); }}
+ol.strips img {{ display: block; width: 100%; max-width: none; height: auto; }}
 img {{ display: block; max-width: 100%; max-height: 12rem; background: #fff; }}
 .shown {{ min-width: 0; }}
 @media (max-width: 37rem) {{

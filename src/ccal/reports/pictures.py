@@ -11,7 +11,9 @@ from ccal.optional import require
 
 __all__ = ["data_uri"]
 
-_SIDE = 192
+_SIDE, _LONG_SIDE = 192, 1200
+# Times longer than wide.
+_STRIP = 4
 _LARGEST = 200_000
 _TYPES = {
     b"\x89PNG\r\n\x1a\n": "image/png",
@@ -24,7 +26,7 @@ _TYPES = {
 def data_uri(path: Path) -> str | None:
     """The image as a data URI, scaled down to 192 pixels a side if Pillow is there.
 
-    None if the file cannot be read, is no image, or would be larger than 200 kB.
+    A long strip, such as a line of music, may have 1,200. None if the file cannot be read, is no image, or would be larger than 200 kB.
     """
     small = _scaled(path)
     if small is not None:
@@ -52,9 +54,11 @@ def _scaled(path: Path) -> bytes | None:
         return None
     try:
         with pillow.open(path) as image:
-            image.draft("RGB", (2 * _SIDE, 2 * _SIDE))
+            long = max(image.size) > _STRIP * min(image.size)
+            side = _LONG_SIDE if long else _SIDE
+            image.draft("RGB", (2 * side, 2 * side))
             picture = turned.exif_transpose(image)
-            picture.thumbnail((_SIDE, _SIDE))
+            picture.thumbnail((side, side))
             if picture.mode != "RGB":
                 # Transparent places become white, as on paper; JPEG would make them black.
                 layer = picture.convert("RGBA")
