@@ -26,7 +26,8 @@ _TYPES = {
 def data_uri(path: Path) -> str | None:
     """The image as a data URI, scaled down to 192 pixels a side if Pillow is there.
 
-    A long strip, such as a line of music, may have 1,200. None if the file cannot be read, is no image, or would be larger than 200 kB.
+    A long strip, such as a line of music, may have 1,200. None if the file cannot be read, is no
+    image, or would be larger than 200 kB.
     """
     small = _scaled(path)
     if small is not None:
