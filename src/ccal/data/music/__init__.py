@@ -2,6 +2,7 @@
 
 sources      tunes from files, folders and two old collections
 abc          ABC texts: tunes, keys, default lengths
+musicxml     MusicXML as ABC
 parsing      one tune as a score
 score        notes in bars; what is heard, and the onsets
 mei          a score for the engraver

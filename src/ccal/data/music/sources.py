@@ -1,12 +1,14 @@
-"""Where tunes come from: files and folders of ABC, and two old collections inside music21."""
+"""Where tunes come from: files of ABC and MusicXML, and two old collections inside music21."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.util import find_spec
 from os import PathLike, fspath
 from pathlib import Path
 
 from ccal.data.music.abc import Tune, split_tunes
+from ccal.data.music.musicxml import SUFFIXES, read_musicxml
 from ccal.errors import CcalError, InputError
 
 __all__ = ["COLLECTIONS", "collection", "read_tunes"]
@@ -16,12 +18,16 @@ COLLECTIONS = {"ryan": "ryansMammoth", "oneill": "oneills1850"}
 
 
 def read_tunes(path: str | PathLike[str]) -> list[Tune]:
-    """The tunes of an ABC file, or of all `.abc` files in a folder, in the order of their names."""
+    """The tunes of an ABC or MusicXML file, or of all such files in a folder, in order of name.
+
+    Of MusicXML (.musicxml, .mxl, .xml) it is the first voice of the first part.
+    """
     where = Path(fspath(path))
     if where.is_dir():
-        files = sorted(file for file in where.rglob("*") if file.suffix.lower() == ".abc")
+        known = (".abc", *SUFFIXES)
+        files = sorted(file for file in where.rglob("*") if file.suffix.lower() in known)
         if not files:
-            raise InputError(f"the folder {str(where)!r} has no .abc files.")
+            raise InputError(f"the folder {str(where)!r} has no .abc or MusicXML files.")
     elif where.is_file():
         files = [where]
     else:
@@ -29,7 +35,10 @@ def read_tunes(path: str | PathLike[str]) -> list[Tune]:
     tunes: list[Tune] = []
     for file in files:
         name = file.name if file == where else file.relative_to(where).as_posix()
-        tunes.extend(split_tunes(_text(file), name))
+        if file.suffix.lower() in SUFFIXES:
+            tunes.append(replace(read_musicxml(file), source=name))
+        else:
+            tunes.extend(split_tunes(_text(file), name))
     if not tunes:
         raise InputError(
             f"{str(where)!r} has no tunes: in ABC notation each begins with a line such as X:1."
