@@ -30,6 +30,6 @@ def test_the_demo_renders_trains_listens_and_reports(
     # Twelve tunes the model has never seen: two of four recordings by chance is next to impossible.
     assert sum("right" in line for line in heard) >= 2, "\n".join(heard)
     page = (tmp_path / "report.html").read_text()
-    assert page.count("data:image/png") >= 12
+    assert page.count("data:image/") >= 12
     again = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
     assert "rendering tunes" not in again.output, "what is there is not rendered again"

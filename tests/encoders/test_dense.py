@@ -45,7 +45,7 @@ def test_errors() -> None:
         DenseTower(7, 3)(torch.randn(4, 6))
     with pytest.raises(InputError, match=r"positive whole numbers, got \[7, 0, 3\]"):
         DenseTower(7, 3, hidden=(0,))
-    with pytest.raises(InputError, match=r"no tower of type 'vgg'; known types are .*dense"):
-        build_tower({"type": "vgg"})
+    with pytest.raises(InputError, match=r"no tower of type 'resnet'; known types are .*dense"):
+        build_tower({"type": "resnet"})
     with pytest.raises(InputError, match="Linear cannot be saved"):
         tower_config(nn.Linear(2, 2))

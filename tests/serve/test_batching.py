@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import pytest
 
 from ccal.serve.batching import Batcher, BusyError, ClosedError
+
+Answer = TypeVar("Answer")
 
 
 class Doubling:
@@ -26,6 +30,12 @@ class Doubling:
         if 13 in numbers:
             raise RuntimeError("all of it failed")
         return [ValueError(n) if n < 0 else 2 * n for n in numbers]
+
+
+def run(work: Coroutine[Any, Any, Answer]) -> Answer:
+    """In a thread of its own: in this one a browser of other tests may have a loop that runs."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
 
 
 async def until(condition: object) -> None:
@@ -48,7 +58,7 @@ def test_what_comes_meanwhile_becomes_one_batch() -> None:
         work.gate.set()
         return await asyncio.gather(*tasks)
 
-    assert asyncio.run(main()) == [0, 2, 4, 6, 8, 10, 12, 14]
+    assert run(main()) == [0, 2, 4, 6, 8, 10, 12, 14]
     assert work.batches == [[0], [1, 2, 3, 4], [5, 6, 7]]
     batcher.close()
 
@@ -61,7 +71,7 @@ def test_one_that_fails_does_not_spoil_the_others() -> None:
         asked = (batcher.ask(n) for n in (1, -2, 3))
         return await asyncio.gather(*asked, return_exceptions=True)
 
-    found = asyncio.run(main())
+    found = run(main())
     assert (found[0], found[2]) == (2, 6)
     assert isinstance(found[1], ValueError)
 
@@ -69,7 +79,7 @@ def test_one_that_fails_does_not_spoil_the_others() -> None:
         return await batcher.ask(13)
 
     with pytest.raises(RuntimeError, match="all of it"):
-        asyncio.run(all_of_it())
+        run(all_of_it())
     assert batcher.alive
     batcher.close()
 
@@ -93,7 +103,7 @@ def test_nobody_waits_without_end() -> None:
         assert await first == 2
         assert await others[1] == 6
 
-    asyncio.run(main())
+    run(main())
     assert work.batches == [[1], [3]]
     batcher.close()
 
@@ -114,7 +124,7 @@ def test_closing_answers_what_waits_and_refuses_the_rest() -> None:
         assert await asyncio.gather(*tasks) == [0, 2, 4]
         await closing
 
-    asyncio.run(main())
+    run(main())
 
 
 def test_a_loop_that_is_gone_does_no_harm() -> None:
@@ -126,11 +136,11 @@ def test_a_loop_that_is_gone_does_no_harm() -> None:
         asyncio.create_task(batcher.ask(1))  # noqa: RUF006
         await until(lambda: work.batches)
 
-    asyncio.run(impatient())
+    run(impatient())
     work.gate.set()
 
     async def patient() -> int:
         return await batcher.ask(2)
 
-    assert asyncio.run(patient()) == 4
+    assert run(patient()) == 4
     batcher.close()
