@@ -12,7 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 from ccal.data.pairs import Pairs
 from ccal.errors import InputError
 
-__all__ = ["Split", "column_split", "disjoint_split", "random_split", "split_name", "split_pairs"]
+__all__ = [
+    "Split",
+    "column_split",
+    "disjoint_split",
+    "part_size",
+    "random_split",
+    "split_name",
+    "split_pairs",
+]
 
 _NAMES = {
     "train": "train",
@@ -50,7 +58,7 @@ def random_split(
     >>> len(split.train), len(split.valid), len(split.test)
     (5, 2, 3)
     """
-    n_valid, n_test = _count(valid, n, "valid"), _count(test, n, "test")
+    n_valid, n_test = part_size(valid, n, "valid"), part_size(test, n, "test")
     if n_valid + n_test >= n:
         raise InputError(
             f"valid ({n_valid}) and test ({n_test}) leave nothing of {n} to train on; lower them."
@@ -139,7 +147,7 @@ def split_name(value: str) -> str | None:
     return _NAMES.get(value.strip().lower())
 
 
-def _count(size: float | int, n: int, name: str) -> int:
+def part_size(size: float | int, n: int, name: str) -> int:
     """A fraction or count of `n` as a count."""
     if isinstance(size, float):
         if not 0 <= size < 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,7 +12,7 @@ from ccal.retrieval.items import Binding
 __all__ = ["Bound"]
 
 
-class Bound:
+class Bound(ABC):
     """Keeps the binding that was read first, and refuses one of another space from then on."""
 
     location: str
@@ -23,9 +24,9 @@ class Bound:
         assert self._binding is not None  # set when a home is opened or made
         return self._binding
 
+    @abstractmethod
     def close(self) -> None:
         """Let go of files and connections."""
-        raise NotImplementedError
 
     @contextmanager
     def _closing_on_error(self) -> Iterator[None]:

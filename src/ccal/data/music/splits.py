@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ccal.data.splits import Split
+from ccal.data.splits import Split, part_size
 from ccal.errors import InputError
 
 __all__ = ["split_tunes_by_melody"]
@@ -27,7 +27,7 @@ def split_tunes_by_melody(
     """
     keys = np.asarray(groups)
     n = len(keys)
-    counts = {"test": _count(test, n, "test"), "valid": _count(valid, n, "valid")}
+    counts = {"test": part_size(test, n, "test"), "valid": part_size(valid, n, "valid")}
     if sum(counts.values()) >= n:
         raise InputError(
             f"valid ({counts['valid']}) and test ({counts['test']}) leave nothing of {n} tunes "
@@ -50,13 +50,3 @@ def split_tunes_by_melody(
         waiting = rest
     train = np.concatenate(waiting) if waiting else np.empty(0, dtype=np.int64)
     return Split(np.sort(train), np.sort(parts["valid"]), np.sort(parts["test"]))
-
-
-def _count(size: float | int, n: int, name: str) -> int:
-    if isinstance(size, float):
-        if not 0 <= size < 1:
-            raise InputError(f"{name} must be a fraction in [0, 1) or a whole number, got {size}.")
-        return max(1, round(size * n)) if size > 0 else 0
-    if size < 0:
-        raise InputError(f"{name} must be 0 or more, got {size}.")
-    return int(size)
