@@ -94,11 +94,13 @@ def draw(found: dict[str, Any], path: Path) -> None:
         figure = new_figure(WIDE, 3.4)
         panels = figure.subplots(1, len(groups), squeeze=False)[0]
         lines: dict[str, Any] = {}
+        # A form looks the same in every panel, also where another is missing.
+        labels = list(dict.fromkeys(label for runs in groups.values() for label in _series(runs)))
         for axes, (name, runs) in zip(panels, groups.items(), strict=True):
             panel(axes, arrow(name), x="bytes per item to search in", y="MRR (%), both directions")
             axes.set_xscale("log", base=2)
-            for index, (label, points) in enumerate(_series(runs).items()):
-                colour, marker = look(index)
+            for label, points in _series(runs).items():
+                colour, marker = look(labels.index(label))
                 style = "--" if "anew" in label else "-"
                 x, y = zip(*sorted(points), strict=True)
                 (lines[label],) = axes.plot(
