@@ -225,7 +225,8 @@ R@1 (R@5) in %:
 Where the tune itself was found, the place was right to a second in {min(places):.0f}% to
 {max(places):.0f}% of the recordings. The longest ones took {seconds:.2f} seconds of one core each.
 
-`python -m benchmarks.identify --model FOLDER --store FOLDER` repeats it.
+`python -m benchmarks.identify --model FOLDER --store FOLDER --queries {about["queries"]} --sound-font FILE.sf2`
+repeats it.
 """
 
 
