@@ -205,6 +205,7 @@ def plot(found: dict[str, Any]) -> bytes:
 def page(results: dict[str, Any], picture: str) -> str:
     """The results as a page of the documentation."""
     about, cells = results["about"], results["cells"]
+    queries = about["queries"]
     places = [cell["place"] for cell in cells.values() if cell.get("place") is not None]
     seconds = max(cell.get("cpu_seconds", 0.0) for cell in cells.values())
     return f"""# Which tune is this? Measured
@@ -225,8 +226,8 @@ R@1 (R@5) in %:
 Where the tune itself was found, the place was right to a second in {min(places):.0f}% to
 {max(places):.0f}% of the recordings. The longest ones took {seconds:.2f} seconds of one core each.
 
-`python -m benchmarks.identify --model FOLDER --store FOLDER --queries {about["queries"]} --sound-font FILE.sf2`
-repeats it.
+`python -m benchmarks.identify --model FOLDER --store FOLDER --queries {queries}
+--sound-font FILE.sf2` repeats it.
 """
 
 
