@@ -81,6 +81,9 @@ def test_a_table_with_labels(birds: Path, preset: str) -> None:
     assert again.code == 0, again
     assert json.loads(again.out)["classes"] == kept
     assert "<h2>Classes</h2>" in Path("again.html").read_text()
+    told = invoke("info", "run").out
+    assert f"test AP@6 {kept['ap']:.1f}% by class" in told
+    assert "(validation AP@k " in told
 
 
 def test_labels_given_afterwards(birds: Path) -> None:

@@ -62,32 +62,40 @@ def describe(run: Run) -> dict[str, Any]:
 
 
 def stages(records: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Epochs of each stage of training, and the best with its validation MRR in per cent.
+    """Epochs of each stage of training, and the best with its validation measure in per cent.
+
+    The measure is the MRR, or AP@k where a run chose by classes.
 
     >>> stages([{"stage": "all", "epoch": 1, "mrr_x_to_y": None, "mrr_y_to_x": None}])
-    {'all': {'epochs': 1, 'best_epoch': None, 'valid_mrr': None}}
+    {'all': {'epochs': 1, 'best_epoch': None, 'measure': None, 'valid': None}}
     """
     found: dict[str, dict[str, Any]] = {}
     for record in records:
-        blank = {"epochs": 0, "best_epoch": None, "valid_mrr": None}
+        blank = {"epochs": 0, "best_epoch": None, "measure": None, "valid": None}
         stage = found.setdefault(str(record.get("stage", "train")), blank)
         epoch = int(record.get("epoch", 0))
         stage["epochs"] = max(stage["epochs"], epoch)
-        forth, back = record.get("mrr_x_to_y"), record.get("mrr_y_to_x")
-        if forth is None or back is None:
-            continue
-        score = 50 * (forth + back)  # metrics.jsonl has shares
-        # Of equals the last, as in training.
-        if stage["valid_mrr"] is None or score >= stage["valid_mrr"]:
-            stage |= {"best_epoch": epoch, "valid_mrr": score}
+        measure, share = _validation(record)
+        # Of equals the last, as in training; metrics.jsonl has shares.
+        if share is not None and (stage["valid"] is None or 100 * share >= stage["valid"]):
+            stage |= {"best_epoch": epoch, "measure": measure, "valid": 100 * share}
     return found
+
+
+def _validation(record: dict[str, Any]) -> tuple[str, float | None]:
+    """What decided about an epoch, and how good it was."""
+    if record.get("score") is not None:
+        return "AP@k", record["score"]
+    forth, back = record.get("mrr_x_to_y"), record.get("mrr_y_to_x")
+    return "MRR", None if forth is None or back is None else (forth + back) / 2
 
 
 def _stage(name: str, stage: dict[str, Any]) -> str:
     text = f"{name} {stage['epochs']} epochs"
-    if stage["valid_mrr"] is None:
+    if stage["valid"] is None:
         return text
-    return f"{text}, best {stage['best_epoch']} (validation MRR {stage['valid_mrr']:.1f}%)"
+    measure = f"validation {stage['measure']} {stage['valid']:.1f}%"
+    return f"{text}, best {stage['best_epoch']} ({measure})"
 
 
 def _lines(facts: dict[str, Any]) -> dict[str, str]:
@@ -123,6 +131,12 @@ def _result_lines(evaluation: dict[str, Any]) -> dict[str, str]:
         lines[way["name"]] = (
             f"{evaluation['part']} MRR {way['mrr']:.1f}%{interval}, R@1 {way['r1']:.1f}%, "
             f"R@10 {way['r10']:.1f}%, median rank {way['mr']:g} of {way['candidates']:,}"
+        )
+    if found := evaluation.get("classes"):
+        lines["classes"] = (
+            f"{evaluation['part']} AP@{found['k']} {found['ap']:.1f}% by class, "
+            f"{found['ap_single']:.1f}% by single query; class of an item right for "
+            f"{found['accuracy']:.1f}%; {len(found['precision'])} classes"
         )
     if found := evaluation.get("correlations"):
         held_out = found["held_out_mean"]
