@@ -206,7 +206,9 @@ def forward_pass(
         white = _whitened(xc.double(), yc.double(), (mean_x, mean_y), running, s)
     A, B, d, divisor = _frames(white.Wx, white.Wy, white.T.double(), s, x.dtype)
     A, B = A.to(x), B.to(y)
-    x_frame, y_frame = xc @ A, yc @ B
+    x_frame = xc @ A
+    # Into memory that is there already: the system clears what it gives, page by page.
+    y_frame = torch.mm(yc, B, out=xc) if xc.shape == yc.shape and xc is not x else yc @ B
     if running or s.shared:
         # The samples are centred at their own mean, the frames at that of the statistics.
         x_frame += (mean_x - white.mean_x).to(x) @ A
@@ -237,16 +239,17 @@ def backward_pass(
         W, Nx, Ny = canonical_gradients(P, R, grad_d, f.correlations, k=int(s.k), power=s.power)
     samples, momentum, share_x, share_y = f.facts.tolist()
     scale = momentum / (samples - 1)
-    inner_x = torch.addmm(grad_x, f.x, Nx, alpha=2 * scale).addmm_(f.y, W.mT, alpha=scale)
-    inner_y = torch.addmm(grad_y, f.y, Ny, alpha=2 * scale).addmm_(f.x, W, alpha=scale)
     centre_x, centre_y = sum_x * (-momentum / samples), sum_y * (-momentum / samples)
     if len(f.shift_x):
         # The covariances are about the batch's own mean, which is not where the frames have it.
         at_x, at_y = f.shift_x.to(x) @ f.A, f.shift_y.to(y) @ f.B
         centre_x -= scale * (2 * at_x @ Nx + W @ at_y)
         centre_y -= scale * (2 * at_y @ Ny + at_x @ W)
-    result_x = torch.addmm(centre_x @ f.A.mT, inner_x, f.A.mT)
-    result_y = torch.addmm(centre_y @ f.B.mT, inner_y, f.B.mT)
+    inner = (grad_x + centre_x).addmm_(f.x, Nx, alpha=2 * scale).addmm_(f.y, W.mT, alpha=scale)
+    result_x = inner @ f.A.mT
+    spare = inner if inner.shape == f.y.shape else torch.empty_like(f.y)
+    torch.add(grad_y, centre_y, out=spare)
+    result_y = spare.addmm_(f.y, Ny, alpha=2 * scale).addmm_(f.x, W, alpha=scale) @ f.B.mT
     if share_x:
         result_x += 2 * scale * _ridge_gradient(x, f.mean_x, f.shift_x, f.A, Nx, share_x)
     if share_y:
