@@ -2,7 +2,9 @@
 
     python -m benchmarks [--only accuracy layer ranking linear_cca evaluation] [--output FILE]
 
-Run on an otherwise idle machine: two busy threads make linear algebra many times slower.
+Run on an otherwise idle machine: two busy threads make linear algebra many times slower. Freed
+memory is kept, for all that is compared, as `ccal train` does; --default-allocator shows what comes
+of it otherwise.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from pathlib import Path
 import torch
 
 from benchmarks import accuracy, evaluation, layer, linear_cca, ranking
+from ccal.training.allocator import keep_freed_memory
 
 BENCHMARKS = {
     "accuracy": accuracy.main,
@@ -29,12 +32,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Speed and accuracy, as ratios in one run.")
     parser.add_argument("--only", nargs="+", choices=BENCHMARKS, default=list(BENCHMARKS))
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results.json"))
+    parser.add_argument("--default-allocator", action="store_true")
     arguments = parser.parse_args()
+    kept = not arguments.default_allocator and keep_freed_memory()
     machine = {
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "machine": platform.machine(),
         "capability": torch.backends.cpu.get_cpu_capability(),
+        "freed memory kept": kept,
     }
     print(", ".join(f"{key} {value}" for key, value in machine.items()))
     results: dict[str, object] = {"machine": machine}

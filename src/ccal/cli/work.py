@@ -22,6 +22,7 @@ from ccal.evaluation import (
     correlation_structure,
 )
 from ccal.training import evaluate, evaluate_zero_shot, train
+from ccal.training.allocator import keep_freed_memory
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -84,6 +85,7 @@ def train_run(
     `go_on` tells a person who stops it how to continue. `report` asks for report.html and plots/.
     Without test pairs the validation pairs are judged on, and so are not trained on at the end.
     """
+    keep_freed_memory()
     part = "test" if len(data.split.test) else "valid"
     settings = run.settings if part == "test" else run.settings.changed(train_on_all=False)
     try:
