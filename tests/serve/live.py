@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -11,6 +12,14 @@ import uvicorn
 
 from ccal.serve import Collection, create_app
 from ccal.serve.running import address, listen
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for something that happens in another thread."""
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 class Live:

@@ -38,6 +38,13 @@ def run(work: Coroutine[Any, Any, Answer]) -> Answer:
         return thread.submit(asyncio.run, work).result()
 
 
+async def ask(batcher: Batcher[int, int], number: int) -> int:
+    (found,) = await batcher.ask([number])
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
 async def until(condition: object) -> None:
     end = time.monotonic() + 10
     while not condition():  # type: ignore[operator]
@@ -51,9 +58,9 @@ def test_what_comes_meanwhile_becomes_one_batch() -> None:
 
     async def main() -> list[int]:
         work.gate.clear()
-        tasks = [asyncio.create_task(batcher.ask(0))]
+        tasks = [asyncio.create_task(ask(batcher, 0))]
         await until(lambda: work.batches)
-        tasks += [asyncio.create_task(batcher.ask(n)) for n in range(1, 8)]
+        tasks += [asyncio.create_task(ask(batcher, n)) for n in range(1, 8)]
         await until(lambda: batcher.waiting == 7)
         work.gate.set()
         return await asyncio.gather(*tasks)
@@ -68,7 +75,7 @@ def test_one_that_fails_does_not_spoil_the_others() -> None:
     batcher: Batcher[int, int] = Batcher(work, window=0.05)
 
     async def main() -> list[int | BaseException]:
-        asked = (batcher.ask(n) for n in (1, -2, 3))
+        asked = (ask(batcher, n) for n in (1, -2, 3))
         return await asyncio.gather(*asked, return_exceptions=True)
 
     found = run(main())
@@ -76,7 +83,7 @@ def test_one_that_fails_does_not_spoil_the_others() -> None:
     assert isinstance(found[1], ValueError)
 
     async def all_of_it() -> int:
-        return await batcher.ask(13)
+        return await ask(batcher, 13)
 
     with pytest.raises(RuntimeError, match="all of it"):
         run(all_of_it())
@@ -90,12 +97,12 @@ def test_nobody_waits_without_end() -> None:
 
     async def main() -> None:
         work.gate.clear()
-        first = asyncio.create_task(batcher.ask(1))
+        first = asyncio.create_task(ask(batcher, 1))
         await until(lambda: work.batches)
-        others = [asyncio.create_task(batcher.ask(n)) for n in (2, 3)]
+        others = [asyncio.create_task(ask(batcher, n)) for n in (2, 3)]
         await until(lambda: batcher.waiting == 2)
         with pytest.raises(BusyError):
-            await batcher.ask(4)
+            await ask(batcher, 4)
         # Whoever has gone is not worked for.
         others[0].cancel()
         await asyncio.sleep(0)
@@ -108,18 +115,67 @@ def test_nobody_waits_without_end() -> None:
     batcher.close()
 
 
+def test_many_of_one_request_are_taken_together_or_not_at_all() -> None:
+    work = Doubling()
+    batcher: Batcher[int, int] = Batcher(work, batch=4, waiting=2)
+
+    async def main() -> None:
+        assert await batcher.ask([]) == []
+        assert await batcher.ask(range(6)) == [0, 2, 4, 6, 8, 10]
+        good, bad, last = await batcher.ask([1, -2, 3])
+        assert (good, last) == (2, 6)
+        assert isinstance(bad, ValueError)
+        work.gate.clear()
+        first = asyncio.create_task(batcher.ask([7]))
+        await until(lambda: work.batches[-1] == [7])
+        # Nobody waits yet, so all of them may.
+        many = asyncio.create_task(batcher.ask(range(10)))
+        await until(lambda: batcher.waiting == 10)
+        with pytest.raises(BusyError):
+            await batcher.ask([8])
+        many.cancel()
+        await asyncio.sleep(0.01)
+        work.gate.set()
+        assert await first == [14]
+
+    run(main())
+    # Those of the request that was given up are not worked on.
+    assert work.batches == [[0, 1, 2, 3], [4, 5], [1, -2, 3], [7]]
+    batcher.close()
+
+
+def test_as_many_as_came_before_are_waited_for() -> None:
+    work = Doubling()
+    batcher: Batcher[int, int] = Batcher(work, window=0.2)
+
+    async def late(number: int) -> int:
+        await asyncio.sleep(0.02 * number)
+        return await ask(batcher, number)
+
+    async def main() -> None:
+        await batcher.ask([1, 2, 3])
+        started = time.monotonic()
+        await asyncio.gather(late(1), late(2), late(3))
+        # All three are there, so nothing more is waited for.
+        assert time.monotonic() - started < 0.2
+
+    run(main())
+    assert work.batches == [[1, 2, 3], [1, 2, 3]]
+    batcher.close()
+
+
 def test_closing_answers_what_waits_and_refuses_the_rest() -> None:
     work = Doubling()
     batcher: Batcher[int, int] = Batcher(work, batch=1)
 
     async def main() -> None:
         work.gate.clear()
-        tasks = [asyncio.create_task(batcher.ask(n)) for n in range(3)]
+        tasks = [asyncio.create_task(ask(batcher, n)) for n in range(3)]
         await until(lambda: batcher.waiting == 2)
         closing = asyncio.get_running_loop().run_in_executor(None, batcher.close)
         await until(lambda: not batcher.alive)
         with pytest.raises(ClosedError):
-            await batcher.ask(9)
+            await ask(batcher, 9)
         work.gate.set()
         assert await asyncio.gather(*tasks) == [0, 2, 4]
         await closing
@@ -133,14 +189,14 @@ def test_a_loop_that_is_gone_does_no_harm() -> None:
 
     async def impatient() -> None:
         work.gate.clear()
-        asyncio.create_task(batcher.ask(1))  # noqa: RUF006
+        asyncio.create_task(ask(batcher, 1))  # noqa: RUF006
         await until(lambda: work.batches)
 
     run(impatient())
     work.gate.set()
 
     async def patient() -> int:
-        return await batcher.ask(2)
+        return await ask(batcher, 2)
 
     assert run(patient()) == 4
     batcher.close()

@@ -16,7 +16,7 @@ from ccal.serve.collection import Answer, Question
 from ccal.serve.hosts import Hosts, is_loopback
 from ccal.serve.running import listen
 from tests.serve.conftest import open_collection, problem
-from tests.serve.live import Live
+from tests.serve.live import Live, until
 
 Serve = Callable[..., Live]
 TOKEN = "a-token-of-24-characters"
@@ -188,6 +188,19 @@ def test_a_body_that_never_comes_is_given_up(serve: Serve) -> None:
     assert time.monotonic() - started < 8
 
 
+def test_who_goes_away_in_the_middle_is_no_mistake(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = serve()
+    head = b"POST /api/search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.sendall(head)
+    counted = 'ccal_requests_total{method="POST",route="/api/search",status="499"} 1'
+    with server.client() as client:
+        until(lambda: counted in client.get("/metrics").text)
+    assert not caplog.records
+
+
 def test_an_answer_that_takes_too_long_is_given_up(serve: Serve, photos: Path) -> None:
     server = serve(Slow(photos, 1.5), timeout=0.5)
     with server.client() as client:
@@ -226,6 +239,7 @@ def test_mistakes_of_ours_do_not_show(serve: Serve, photos: Path) -> None:
     with serve(Broken(photos, 0)).client() as client:
         for response in (
             client.post("/api/search", json={"text": "red"}),
+            client.post("/api/search/batch", json={"texts": ["red", "zzqx"]}),
             client.get("/api/map"),
         ):
             problem(response, 500)

@@ -62,17 +62,19 @@ def test_very_many_requests_do_not_either(live: Live) -> None:
 
 def test_the_description_has_examples_and_limits(client: httpx.Client) -> None:
     described = client.get("/openapi.json").json()
-    body = described["paths"]["/api/search"]["post"]["requestBody"]["content"]
-    asked = body["application/json"]["schema"]
-    assert asked["examples"]
-    assert asked["properties"]["k"]["maximum"] == 100
-    assert asked["properties"]["text"]["maxLength"] == 2000
-    for example in asked["examples"]:
-        answer = client.post("/api/search", json={**example, "text": "a red square"})
-        assert answer.status_code == 200
+    words = {"/api/search": ("text", "a red square"), "/api/search/batch": ("texts", ["red"])}
+    for path, (name, known) in words.items():
+        body = described["paths"][path]["post"]["requestBody"]["content"]
+        asked = body["application/json"]["schema"]
+        assert asked["properties"]["k"]["maximum"] == 100
+        text = asked["properties"][name]
+        assert (text["items"] if name == "texts" else text)["maxLength"] == 2000
+        assert asked["examples"]
+        for example in asked["examples"]:
+            assert client.post(path, json={**example, name: known}).status_code == 200
     shapes = described["components"]["schemas"]
-    assert shapes["SearchAnswer"]["examples"]
-    assert shapes["Result"]["examples"]
+    for name in ("SearchAnswer", "BatchAnswer", "Result"):
+        assert shapes[name]["examples"]
     for path, operations in described["paths"].items():
         for operation in operations.values():
             assert operation.get("description"), path

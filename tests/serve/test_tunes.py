@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -14,12 +19,13 @@ from PIL import Image
 
 from ccal import DualEncoder
 from ccal.data.music import SheetAudioStore
+from ccal.errors import InputError
 from ccal.music import TuneLibrary
 from ccal.serve.schemas import Info, ItemsAnswer, MapAnswer, SearchAnswer
 from ccal.serve.tune_collection import TuneCollection
-from tests.cli.conftest import invoke
+from tests.cli.conftest import Outcome, invoke
 from tests.serve.conftest import problem
-from tests.serve.live import Live
+from tests.serve.live import Live, until
 
 soundfile = pytest.importorskip("soundfile")
 
@@ -133,10 +139,92 @@ def test_a_store_of_tunes_is_served_from_the_command_line(
     model.save(tmp_path / "model")
     served = []
     monkeypatch.setattr(
-        "ccal.serve.running.run", lambda app, listener, started: served.append(started())
+        "ccal.serve.running.run", lambda app, listener, started, over: served.append(started())
     )
     for location in (store.folder, library.folder):
         outcome = invoke("serve", location, "--model", tmp_path / "model", "--port", 0)
         assert outcome.code == 0, outcome
         assert "4 sheet and 4 audio items" in outcome.err
     assert len(served) == 2
+
+
+def test_tunes_are_not_read_any_more(
+    library: TuneLibrary, model: DualEncoder, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(library.folder, tmp_path / "library"))
+    copy = TuneLibrary.open(folder, model, store=library.store)
+    server = Live(TuneCollection(copy, model))
+    with server.client() as client:
+        assert client.get("/ready").status_code == 200
+        name = min(path.name for path in folder.glob("*.npy"))
+        os.truncate(folder / name, 128)
+        similar = client.get("/api/similar", params={"id": "tune-1"})
+        # Told every time, and nothing of where it is.
+        for response in (similar, client.get("/ready"), client.get("/api/map")):
+            detail = problem(response, 503)
+            assert name in detail
+            assert str(tmp_path) not in detail
+        assert client.get("/health").status_code == 200
+    server.stop()
+
+
+def start(monkeypatch: pytest.MonkeyPatch, make: Callable[..., Any], over: Any) -> Outcome:
+    """`ccal serve` without anything, whose tunes are made by `make`, until `over`."""
+    from ccal.serve import running
+
+    real = running.run
+
+    def run(app: Any, listener: Any, started: Any, failed: Callable[[], bool]) -> None:
+        port = listener.getsockname()[1]
+        real(app, listener, started, lambda: failed() or over(port))
+
+    monkeypatch.setattr("ccal.music.default.default_library", make)
+    monkeypatch.setattr("ccal.serve.running.run", run)
+    # In a thread of its own: in this one a browser of other tests may have a loop that runs.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(invoke, "serve", "--port", "0", "--no-open").result()
+
+
+def test_with_nothing_given_it_listens_while_tunes_are_rendered(
+    monkeypatch: pytest.MonkeyPatch, library: TuneLibrary, model: DualEncoder, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("ccal.music.default.default_model", lambda: model)
+    seen: list[int] = []
+
+    def make(model: DualEncoder, *, rendering: Any, embedding: Any) -> TuneLibrary:
+        rendering(57, 184)
+        until(lambda: 503 in seen)
+        embedding(5, 10)
+        return library
+
+    def over(port: int) -> bool:
+        # Asked from another thread, as this one answers; the server may end meanwhile.
+        def look() -> None:
+            with suppress(httpx.HTTPError):
+                answer = httpx.get(f"http://127.0.0.1:{port}/ready", trust_env=False)
+                seen.append(answer.status_code)
+
+        threading.Thread(target=look, daemon=True).start()
+        return 200 in seen
+
+    outcome = start(monkeypatch, make, over)
+    assert outcome.code == 0, outcome
+    said = outcome.err.splitlines()
+    assert said[0].startswith("The first time, the tunes are rendered and embedded")
+    assert said[1].startswith("Open http://127.0.0.1:")
+    assert said[2:] == ["Serving folk tunes: 4 sheet and 4 audio items.", "Stopped."]
+
+
+def test_tunes_that_cannot_be_rendered_end_the_server(
+    monkeypatch: pytest.MonkeyPatch, model: DualEncoder, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("ccal.music.default.default_model", lambda: model)
+
+    def make(*_: Any, **__: Any) -> Any:
+        raise InputError("The disk is full.")
+
+    outcome = start(monkeypatch, make, lambda port: False)
+    assert outcome.code == 2
+    assert outcome.err.endswith("error: The disk is full.\n")

@@ -6,8 +6,9 @@ import secrets
 import sys
 import threading
 import webbrowser
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 from urllib.parse import urlsplit
 
 import typer
@@ -104,6 +105,10 @@ def command(
     max_k: Annotated[
         int, typer.Option("--max-k", rich_help_panel=_LIMITS, help="Results of one search.")
     ] = 100,
+    max_batch: Annotated[
+        int,
+        typer.Option("--max-batch", rich_help_panel=_LIMITS, help="Queries of one request."),
+    ] = 128,
     timeout: Annotated[
         float, typer.Option(rich_help_panel=_LIMITS, help="Seconds until a request is given up.")
     ] = 30.0,
@@ -127,6 +132,7 @@ def command(
         require(package, extra="serve", purpose="Serving")
     from ccal.serve import Limits, create_app
     from ccal.serve.hosts import is_loopback
+    from ccal.serve.late_collection import LateCollection
     from ccal.serve.running import address, listen, run
 
     limits = Limits(
@@ -134,11 +140,13 @@ def command(
         seconds=max_seconds,
         pixels=round(max_megapixels * 1e6),
         k=max_k,
+        queries=max_batch,
         timeout=timeout,
     )
     token = _checked(token)
     with listen(host, port) as listener:
         collection = _collection(location, model, media_root)
+        late = collection if isinstance(collection, LateCollection) else None
         url = address(listener)
         if not is_loopback(host) and token is None:
             note(
@@ -150,11 +158,16 @@ def command(
         names = [*(allow_host or []), host]
 
         def started() -> None:
-            note(f"{_summary(collection)}\nOpen {page}   (Ctrl-C stops)")
+            if late is None:
+                note(_summary(collection))
+            note(f"Open {page}   (Ctrl-C stops)")
             if sys.stderr.isatty() if open_page is None else open_page:
                 threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
 
-        run(create_app(collection, limits=limits, token=token, hosts=names), listener, started)
+        app = create_app(collection, limits=limits, token=token, hosts=names)
+        run(app, listener, started, lambda: late is not None and late.error is not None)
+        if late is not None and late.error is not None:
+            raise late.error
     note("Stopped.")
 
 
@@ -170,9 +183,9 @@ def _checked(token: str | None) -> str | None:
 
 
 def _collection(location: str | None, model: Path | None, root: Path | None) -> Collection:
-    """What there is at a location."""
+    """What there is at a location; the tunes that come with ccal may take a while."""
     if location is None:
-        return _tunes(None, model)
+        return _own_tunes(model)
     if any((Path(location) / name).is_file() for name in (_LIBRARY, _STORE)):
         return _tunes(Path(location), model)
     from ccal.cli.search import bound_model
@@ -189,26 +202,52 @@ def _collection(location: str | None, model: Path | None, root: Path | None) -> 
         raise
 
 
-def _tunes(location: Path | None, run: Path | None) -> Collection:
-    """A library of tunes, that of a store of tunes, or the one that comes with ccal."""
+def _tunes(location: Path, run: Path | None) -> Collection:
+    """A library of tunes, or that of a store of tunes."""
     from ccal.data.music import SheetAudioStore
     from ccal.music import TuneLibrary
-    from ccal.music.default import default_folder, default_library, default_model, library_of
+    from ccal.music.default import default_model, library_of
     from ccal.serve.tune_collection import TuneCollection
 
     model = open_model(run) if run else default_model()
-    embedding = progress_line("embedding tunes")
-    if location is None:
-        if not (default_folder() / _STORE).is_file():
-            note("The first time, the tunes are rendered and embedded, which takes some minutes.")
-        rendering = progress_line("rendering tunes")
-        library = default_library(model, rendering=rendering, embedding=embedding)
-    elif (location / _LIBRARY).is_file():
+    if (location / _LIBRARY).is_file():
         library = TuneLibrary.open(location, model)
     else:
-        library = library_of(SheetAudioStore(location), model, progress=embedding)
-    title = "folk tunes" if location is None else _title(str(location))
-    return TuneCollection(library, model, title=title, model_folder=run)
+        progress = progress_line("embedding tunes")
+        library = library_of(SheetAudioStore(location), model, progress=progress)
+    return TuneCollection(library, model, title=_title(str(location)), model_folder=run)
+
+
+def _own_tunes(run: Path | None) -> Collection:
+    """The library that comes with ccal, which is rendered and embedded the first time."""
+    from ccal.music.default import default_folder, default_library, default_model
+    from ccal.serve.late_collection import LateCollection, Report
+    from ccal.serve.tune_collection import TuneCollection
+
+    model = open_model(run) if run else default_model()
+    if not (default_folder() / _STORE).is_file():
+        note(
+            "The first time, the tunes are rendered and embedded, which takes some minutes; the "
+            "page is there meanwhile, and says how far it is."
+        )
+
+    def make(report: Report) -> Collection:
+        def both(what: str) -> Callable[[int, int], None]:
+            line = progress_line(what)
+
+            def tell(done: int, total: int) -> None:
+                report(what, done, total)
+                line(done, total)
+
+            return tell
+
+        rendering, embedding = both("rendering tunes"), both("embedding snippets of tunes")
+        library = default_library(model, rendering=rendering, embedding=embedding)
+        return TuneCollection(library, model, title="folk tunes", model_folder=run)
+
+    late = LateCollection(make, title="folk tunes", ready=lambda made: note(_summary(made)))
+    # It hands on what it does not know itself, which types cannot say.
+    return cast("Collection", late)
 
 
 def _title(location: str) -> str:

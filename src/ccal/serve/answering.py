@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -11,16 +12,18 @@ from starlette.responses import Response
 from ccal.serve.collection import Answer, Entry
 from ccal.serve.evaluation import Evaluation
 
-__all__ = ["answer_json", "entry_json", "evaluation_json", "json_response"]
+__all__ = ["answer_json", "entry_json", "evaluation_json", "json_response", "many_json"]
 
 _MEDIA = ("image", "thumbnail", "audio", "staff")
+_encode = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
+).encode
 _PLOT = "/api/evaluation/plot?name="
 
 
 def json_response(content: Any, status: int = 200) -> Response:
     """Plain values as an answer; NaN would be a mistake of ours and is not sent."""
-    body = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return Response(body.encode(), status, media_type="application/json")
+    return Response(_encode(content).encode(), status, media_type="application/json")
 
 
 def entry_json(entry: Entry) -> dict[str, Any]:
@@ -57,6 +60,27 @@ def answer_json(answer: Answer, seconds: float) -> dict[str, Any]:
         "within": question.within,
         "took_ms": round(1000 * seconds, 3),
         "results": [entry_json(entry) for entry in answer.results],
+    }
+
+
+def many_json(
+    texts: Sequence[str], answers: Sequence[Answer | str], seconds: float
+) -> dict[str, Any]:
+    """What each of many queries found, or the sentence that says why it cannot be answered."""
+    within = next(answer.question.within for answer in answers if isinstance(answer, Answer))
+    return {
+        "within": within,
+        "took_ms": round(1000 * seconds, 3),
+        "answers": [
+            {"text": text, "results": [], "problem": answer}
+            if isinstance(answer, str)
+            else {
+                "text": text,
+                "results": [entry_json(entry) for entry in answer.results],
+                "problem": None,
+            }
+            for text, answer in zip(texts, answers, strict=True)
+        ],
     }
 
 

@@ -13,7 +13,8 @@ from starlette.types import ASGIApp
 import ccal
 from ccal.serve.batching import Batcher
 from ccal.serve.collection import Answer, Collection, Question
-from ccal.serve.guard import Guard
+from ccal.serve.direct import Direct
+from ccal.serve.guard import BATCH, Guard
 from ccal.serve.hosts import Hosts
 from ccal.serve.judging import add_evaluation
 from ccal.serve.limits import Limits
@@ -23,6 +24,7 @@ from ccal.serve.problems import add_handlers
 from ccal.serve.routes import add_routes
 from ccal.serve.service import Service
 from ccal.serve.watching import add_watching
+from ccal.serve.words import WORDS, add_words
 
 __all__ = ["create_app"]
 
@@ -72,20 +74,27 @@ def create_app(
         lifespan=life,
     )
     add_handlers(app)
+    add_words(app, service)
     add_routes(app, service)
     add_evaluation(app, service)
     add_watching(app, service)
     add_page(app)
     _describe_limits(app, limits, token is not None)
-    return Guard(app, limits=limits, metrics=metrics, hosts=Hosts(hosts), token=token)
+    direct = Direct(app, (WORDS, BATCH))
+    return Guard(direct, limits=limits, metrics=metrics, hosts=Hosts(hosts), token=token)
 
 
 def _describe_limits(app: FastAPI, limits: Limits, has_token: bool) -> None:
     """Put this server's own limits into its OpenAPI description."""
     schema: dict[str, Any] = app.openapi()
-    body = schema["paths"]["/api/search"]["post"]["requestBody"]["content"]
-    words = body["application/json"]["schema"]["properties"]
-    words["k"]["maximum"], words["text"]["maxLength"] = limits.k, limits.text
+    for path in (WORDS, BATCH):
+        body = schema["paths"][path]["post"]["requestBody"]["content"]
+        asked = body["application/json"]["schema"]["properties"]
+        asked["k"]["maximum"] = limits.k
+        if path == BATCH:
+            asked["texts"]["maxItems"] = limits.queries
+        text = asked["texts"]["items"] if path == BATCH else asked["text"]
+        text["maxLength"] = limits.text
     for path in schema["paths"].values():
         for operation in path.values():
             for parameter in operation.get("parameters", []):

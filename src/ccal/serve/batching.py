@@ -15,6 +15,7 @@ __all__ = ["Batcher", "BusyError", "ClosedError"]
 
 Question = TypeVar("Question")
 Reply = TypeVar("Reply")
+_PATIENCE = 5
 
 
 class BusyError(CcalError):
@@ -29,14 +30,14 @@ class Batcher(Generic[Question, Reply]):
     """One thread that answers what has come in, as one batch, and again.
 
     While a batch is worked on, the next one gathers. A query that finds the thread idle is answered
-    at once if it comes alone; `window` seconds are waited for others if the last batch had several,
-    since then more are likely on their way.
+    at once if the last batch had one only. If it had more, as many are likely on their way: they
+    are waited for until `window` seconds pass without another one, or five times that in all.
 
     Args:
         work: answers to a batch, in order; an exception in place of an answer is raised to the one
             who asked.
         batch: most queries of a batch.
-        waiting: most queries that wait.
+        waiting: with so many that wait, no more are taken.
         observe: called with the size of each batch and the seconds it took.
     """
 
@@ -53,6 +54,7 @@ class Batcher(Generic[Question, Reply]):
         self._most, self._observe = waiting, observe
         self._queue: deque[tuple[Question, asyncio.Future[Reply]]] = deque()
         self._changed = threading.Condition()
+        self._wanted = 1
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="ccal-towers", daemon=True)
         self._thread.start()
@@ -67,17 +69,21 @@ class Batcher(Generic[Question, Reply]):
         """Whether queries are being answered."""
         return self._thread.is_alive() and not self._closed
 
-    async def ask(self, question: Question) -> Reply:
-        """The answer; `BusyError` if too many wait."""
-        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+    async def ask(self, questions: Sequence[Question]) -> list[Reply | Exception]:
+        """The answers, an exception where there is none; `BusyError` if too many wait."""
+        loop = asyncio.get_running_loop()
+        futures: list[asyncio.Future[Reply]] = [loop.create_future() for _ in questions]
         with self._changed:
             if self._closed:
                 raise ClosedError("The server stops.")
             if len(self._queue) >= self._most:
                 raise BusyError(f"{self._most} queries wait already; try again soon.")
-            self._queue.append((question, future))
-            self._changed.notify()
-        return await future
+            self._queue.extend(zip(questions, futures, strict=True))
+            # Woken for each query, the thread would take turns with this one all the time.
+            if len(self._queue) >= self._wanted:
+                self._changed.notify()
+        found: list[Any] = await asyncio.gather(*futures, return_exceptions=True)
+        return found
 
     def close(self) -> None:
         """Answer what waits, then stop."""
@@ -88,7 +94,7 @@ class Batcher(Generic[Question, Reply]):
 
     def _run(self) -> None:
         last = 0
-        while batch := self._next(crowded=last > 1):
+        while batch := self._next(last):
             # Nobody waits for those any more: the time was up, or the client went away.
             batch = [(question, future) for question, future in batch if not future.cancelled()]
             last = len(batch)
@@ -103,13 +109,18 @@ class Batcher(Generic[Question, Reply]):
                 self._observe(len(batch), time.perf_counter() - started)
             _deliver([future for _, future in batch], replies)
 
-    def _next(self, crowded: bool) -> list[tuple[Question, asyncio.Future[Reply]]]:
-        """The next batch, none at the end."""
+    def _next(self, last: int) -> list[tuple[Question, asyncio.Future[Reply]]]:
+        """The next batch, after one of `last` queries; none at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._closed)
-            if crowded and self._window:
-                full = lambda: len(self._queue) >= self._batch or self._closed  # noqa: E731
-                self._changed.wait_for(full, timeout=self._window)
+            end, seen = time.monotonic() + _PATIENCE * self._window, 0
+            self._wanted = min(last, self._batch)
+            while seen < len(self._queue) < self._wanted and not self._closed:
+                if time.monotonic() >= end:
+                    break
+                seen = len(self._queue)
+                self._changed.wait(self._window)
+            self._wanted = 1
             return [self._queue.popleft() for _ in range(min(self._batch, len(self._queue)))]
 
 

@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, BinaryIO, Protocol
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
-from ccal.errors import InputError
+from ccal.errors import CcalError, InputError
 from ccal.serve.evaluation import Evaluation
 
-__all__ = ["Answer", "Collection", "Entry", "Media", "Query", "Question", "UnknownItemError"]
+__all__ = [
+    "Answer",
+    "Collection",
+    "Entry",
+    "Media",
+    "NotReadyError",
+    "Query",
+    "Question",
+    "UnknownItemError",
+]
+
+
+class NotReadyError(CcalError):
+    """The collection is still being made; `done` of `total` says how far it is, 0 of 0 nothing."""
+
+    def __init__(self, what: str, done: int = 0, total: int = 0) -> None:
+        how_far = f", {done:,} of {total:,}" if total else ""
+        super().__init__(f"Getting ready: {what}{how_far}.")
+        self.done, self.total = done, total
 
 
 class UnknownItemError(InputError):
@@ -45,19 +63,18 @@ class Question:
     explain: bool = False
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """An item as the page shows it, found with a score or just looked at.
 
-    `media` are the kinds that `Collection.media` has of it.
+    `media` are the kinds that `Collection.media` has of it. A tuple, since every search makes many.
     """
 
     id: str
     modality: str
     kind: str
     title: str
+    metadata: Mapping[str, Any]
     text: str | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
     media: Sequence[str] = ()
     score: float | None = None
     why: Mapping[str, Any] | None = None
@@ -65,7 +82,7 @@ class Entry:
 
     def explained(self, why: Mapping[str, Any]) -> Entry:
         """The same with the reasons for its score."""
-        return replace(self, why=why)
+        return self._replace(why=why)
 
 
 @dataclass(frozen=True)

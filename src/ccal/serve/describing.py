@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from os.path import basename, splitext
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ __all__ = ["describe_model", "entry_of", "has_words", "kind_of", "short"]
 
 _SOUNDS = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3")
 _NAMES = ("title", "name", "caption", "text")
+_MEDIA = {"image": ("image", "thumbnail"), "audio": ("audio",)}
 
 
 def kind_of(item: Item | Hit) -> str:
@@ -35,20 +37,18 @@ def kind_of(item: Item | Hit) -> str:
 
 def entry_of(item: Item | Hit, kind: str, score: float | None = None) -> Entry:
     """An item with a title, its text if it has one, and what can be seen or heard of it."""
-    text = item.metadata.get("text")
-    names = (item.metadata.get(name) for name in _NAMES)
-    named = next((name for name in names if isinstance(name, str) and name.strip()), None)
-    title = named or basename(item.file or item.id) or item.id
-    media = {"image": ("image", "thumbnail"), "audio": ("audio",)}.get(kind_of(item), ())
+    about = item.metadata
+    text = about.get("text")
+    title = _named(about) or basename(item.file or item.id) or item.id
     return Entry(
         item.id,
         item.modality,
         kind,
         short(title, 200),
-        text=text if isinstance(text, str) else None,
-        metadata=item.metadata,
-        media=media,
-        score=score,
+        about,
+        text if isinstance(text, str) else None,
+        _MEDIA.get(kind_of(item), ()) if item.file else (),
+        score,
     )
 
 
@@ -87,6 +87,15 @@ def has_words(name: str, words: str) -> bool:
     (True, False)
     """
     return all(word in name for word in words.casefold().split())
+
+
+def _named(about: Mapping[str, Any]) -> str | None:
+    """What somebody called an item."""
+    for key in _NAMES:
+        name = about.get(key)
+        if isinstance(name, str) and name.strip():
+            return name
+    return None
 
 
 def _type(config: Any, part: Any) -> str:

@@ -7,18 +7,19 @@ import hmac
 import logging
 import time
 
-from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ccal.serve.hosts import Hosts
 from ccal.serve.limits import Limits
 from ccal.serve.metrics import Metrics
-from ccal.serve.problems import ProblemError, problem_bytes
+from ccal.serve.problems import PROBLEM, ProblemError, problem_bytes, problem_of
 
-__all__ = ["UPLOAD", "Guard"]
+__all__ = ["BATCH", "UPLOAD", "Guard"]
 
-UPLOAD = "/api/search/file"
-_JSON_BYTES = 64 * 1024
+UPLOAD, BATCH = "/api/search/file", "/api/search/batch"
+_JSON_BYTES, _ESCAPED = 64 * 1024, 12
+_Headers = dict[bytes, bytes]
 _PROTECTED = ("/api/", "/media/", "/metrics")
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -59,7 +60,7 @@ class Guard:
                 await self._app(scope, receive, send)
             return
         self._metrics.running += 1
-        exchange = _Exchange(scope, receive, send, self._most(scope["path"]))
+        exchange = _Exchange(receive, send, self._most(scope["path"]))
         try:
             await self._handle(scope, exchange)
         finally:
@@ -71,42 +72,49 @@ class Guard:
             self._metrics.request(method, route, exchange.status, seconds)
 
     def _most(self, path: str) -> int:
+        if path == BATCH:
+            # Whatever the limits on texts allow, however its characters are escaped.
+            return _JSON_BYTES + _ESCAPED * self._limits.text * self._limits.queries
         return self._limits.upload_bytes if path == UPLOAD else _JSON_BYTES
 
     async def _handle(self, scope: Scope, exchange: _Exchange) -> None:
         try:
-            self._admit(scope["path"], Headers(scope=scope))
-            exchange.check_length()
+            # The first of a name counts.
+            headers = dict(reversed(scope["headers"]))
+            self._admit(scope["path"], headers)
+            exchange.check_length(headers)
             async with asyncio.timeout(self._limits.timeout) as deadline:
                 exchange.deadline = deadline
                 await self._app(scope, exchange.receive, exchange.send)
-        except ProblemError as error:
-            await exchange.refuse(error)
         except TimeoutError:
             status = 408 if exchange.reading else 504
             late = f"No answer within {self._limits.timeout:g} seconds."
             await exchange.refuse(ProblemError(status, late))
-        # A mistake of ours: the log has it, the answer does not.
-        except Exception:
-            _log.exception("%s %s failed", scope["method"], scope["path"])
-            await exchange.refuse(ProblemError(500, "Something went wrong here."))
+        except ClientDisconnect:
+            pass  # Nobody is there to be answered.
+        except Exception as error:
+            problem = problem_of(error)
+            # A mistake of ours: the log has it, the answer does not.
+            if problem.status == 500:
+                _log.exception("%s %s failed", scope["method"], scope["path"])
+            await exchange.refuse(problem)
 
-    def _admit(self, path: str, headers: Headers) -> None:
-        host = headers.get("host", "")
+    def _admit(self, path: str, headers: _Headers) -> None:
+        host = headers.get(b"host", b"").decode("latin-1")
         if not self._hosts.allow(host):
             raise ProblemError(
                 421, f"This server does not answer for {host[:100]!r}; see --allow-host."
             )
         # Pages of other sites can send requests here, too, though not read the answers.
-        origin = headers.get("origin")
-        site, mode = headers.get("sec-fetch-site"), headers.get("sec-fetch-mode")
-        foreign = origin is not None and origin.partition("://")[2] != host
-        if foreign or (site == "cross-site" and mode != "navigate"):
+        origin = headers.get(b"origin")
+        site, mode = headers.get(b"sec-fetch-site"), headers.get(b"sec-fetch-mode")
+        foreign = origin is not None and origin.decode("latin-1").partition("://")[2] != host
+        if foreign or (site == b"cross-site" and mode != b"navigate"):
             raise ProblemError(403, "Pages of other sites cannot use this server.")
         if self._token is not None and path.startswith(_PROTECTED):
-            kind, _, given = headers.get("authorization", "").partition(" ")
-            same = hmac.compare_digest(given.strip().encode(), self._token)
-            if kind.lower() != "bearer" or not same:
+            kind, _, given = headers.get(b"authorization", b"").partition(b" ")
+            same = hmac.compare_digest(given.strip(), self._token)
+            if kind.lower() != b"bearer" or not same:
                 challenge = {"WWW-Authenticate": 'Bearer realm="ccal"'}
                 raise ProblemError(401, "A token is needed: Authorization: Bearer ...", challenge)
 
@@ -114,15 +122,15 @@ class Guard:
 class _Exchange:
     """One request and its answer: bytes are counted, headers added, the status remembered."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, most: int) -> None:
-        self._scope, self._receive, self._send, self._most = scope, receive, send, most
+    def __init__(self, receive: Receive, send: Send, most: int) -> None:
+        self._receive, self._send, self._most = receive, send, most
         self.started, self.status = time.perf_counter(), 499
         self._read, self._begun, self.reading = 0, False, True
         self.deadline: asyncio.Timeout | None = None
 
-    def check_length(self) -> None:
+    def check_length(self, headers: _Headers) -> None:
         """Refuse what says itself that it is too long."""
-        length = Headers(scope=self._scope).get("content-length", "0")
+        length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > self._most:
             raise self._too_long()
 
@@ -154,9 +162,9 @@ class _Exchange:
         if self._begun:
             return
         self.deadline = None
-        body = problem_bytes(error.status, error.detail)
+        body = problem_bytes(error)
         headers = {
-            "Content-Type": "application/problem+json",
+            "Content-Type": PROBLEM,
             "Content-Length": str(len(body)),
             **error.headers,
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable
+from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -37,8 +38,10 @@ class Hosts:
     def __init__(self, names: Iterable[str] = ()) -> None:
         given = {"localhost", socket.gethostname(), *names}
         self._names = frozenset(name.lower().rstrip(".") for name in given)
+        # The same few all the time.
+        self.allow = lru_cache(maxsize=64)(self._allow)
 
-    def allow(self, header: str) -> bool:
+    def _allow(self, header: str) -> bool:
         """Whether the header Host is one of ours; the port does not matter."""
         try:
             name = urlsplit(f"//{header}").hostname or ""

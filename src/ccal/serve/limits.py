@@ -19,9 +19,10 @@ class Limits:
         pixels: of a picture in it, before it is decoded.
         k: results of one search.
         text: characters of a query in words.
+        queries: in words, of one request.
         batch: queries that go through the towers together.
-        window: seconds that a query waits for others, if some came shortly before it.
-        waiting: queries that wait; more are turned away with 503.
+        window: seconds without a new query after which a batch is not waited for any longer.
+        waiting: queries that wait; who asks then is turned away with 503.
         decoding: files that are decoded at the same time.
         timeout: seconds until a request is given up.
 
@@ -34,6 +35,7 @@ class Limits:
     pixels: int = 50_000_000
     k: int = 100
     text: int = 2000
+    queries: int = 128
     batch: int = 32
     window: float = 0.002
     waiting: int = 256

@@ -1,4 +1,4 @@
-"""Searching and looking at a collection."""
+"""Searching by files and items, and looking at a collection."""
 
 import json
 import time
@@ -6,12 +6,10 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
 from fastapi import Query as Parameter
-from fastapi.exceptions import RequestValidationError
-from pydantic import ValidationError
 from starlette.responses import Response
 
 import ccal
-from ccal.serve.answering import entry_json, json_response
+from ccal.serve.answering import answer_json, entry_json, json_response
 from ccal.serve.collection import Query, UnknownItemError
 from ccal.serve.guard import UPLOAD
 from ccal.serve.problems import ProblemError
@@ -22,7 +20,7 @@ from ccal.serve.schemas import (
     Plain,
     Result,
     SearchAnswer,
-    SearchRequest,
+    body_of,
     documented,
 )
 from ccal.serve.sending import send_media
@@ -48,32 +46,11 @@ def add_routes(app: FastAPI, service: Service) -> None:
 
 def _add_searching(app: FastAPI, service: Service) -> None:
     @app.post(
-        "/api/search",
-        response_model=SearchAnswer,
-        responses=documented(413, 503),
-        tags=["search"],
-        openapi_extra=_body("application/json", SearchRequest.model_json_schema()),
-    )
-    async def search(request: Request) -> Response:
-        """Search by words."""
-        # Read here, in one step: the framework's way takes as long as the search itself.
-        try:
-            asked = SearchRequest.model_validate_json(await request.body())
-        except ValidationError as error:
-            raise RequestValidationError(
-                [{**fault, "loc": ("body", *fault["loc"])} for fault in error.errors()]
-            ) from error
-        if len(asked.text) > service.limits.text:
-            raise ProblemError(422, f"The text has more than {service.limits.text:,} characters.")
-        query = Query("text", asked.text, asked.to, asked.k, asked.where, asked.explain)
-        return json_response(await service.search(query))
-
-    @app.post(
         UPLOAD,
         response_model=SearchAnswer,
-        responses=documented(408, 413, 415, 503),
+        responses=documented(408, 413, 415),
         tags=["search"],
-        openapi_extra=_body("application/octet-stream", {"type": "string", "format": "binary"}),
+        openapi_extra=body_of("application/octet-stream", {"type": "string", "format": "binary"}),
     )
     async def search_file(
         request: Request,
@@ -93,29 +70,32 @@ def _add_searching(app: FastAPI, service: Service) -> None:
             content += chunk
         found, data = await service.decode(bytes(content), kind)
         query = Query(found, data, to, k, conditions, explain)
-        return json_response(await service.search(query, started))
+        answer = await service.search(query)
+        return json_response(answer_json(answer, time.perf_counter() - started))
 
     @app.get(
         "/api/similar",
         response_model=SearchAnswer,
-        responses=documented(404, 503),
+        responses=documented(404),
         tags=["search"],
     )
     async def similar(
         id: Id, k: K = 10, to: To = None, where: Where = None, explain: Explain = False
     ) -> Response:
         """More like an item, in the other modality by default."""
+        started = time.perf_counter()
         query = Query("item", id, to, k, _conditions(where), explain)
         try:
-            return json_response(await service.search(query))
+            answer = await service.search(query)
         except UnknownItemError as error:
             raise ProblemError(404, str(error)) from error
+        return json_response(answer_json(answer, time.perf_counter() - started))
 
 
 def _add_looking(app: FastAPI, service: Service) -> None:
     collection = service.collection
 
-    @app.get("/api/info", response_model=Info, tags=["look"])
+    @app.get("/api/info", response_model=Info, responses=documented(), tags=["look"])
     async def info() -> Response:
         """What is served: modalities, queries, limits, examples, and the model's card."""
         limits = service.limits
@@ -128,7 +108,7 @@ def _add_looking(app: FastAPI, service: Service) -> None:
                 **found,
                 "limits": {
                     name: getattr(limits, name)
-                    for name in ("upload_bytes", "seconds", "pixels", "k", "text")
+                    for name in ("upload_bytes", "seconds", "pixels", "k", "text", "queries")
                 },
                 "accepts": {kind: types for kind, types in service.accepts().items() if types},
                 "version": ccal.__version__,
@@ -184,11 +164,6 @@ def _add_looking(app: FastAPI, service: Service) -> None:
     async def map() -> Response:
         """Items in the two directions in which they differ most."""
         return json_response(await service.look(collection.points))
-
-
-def _body(type: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """A request's body in its description."""
-    return {"requestBody": {"required": True, "content": {type: {"schema": schema}}}}
 
 
 def _conditions(text: str | None) -> dict[str, Any] | None:

@@ -53,10 +53,15 @@ def address(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
-def run(app: ASGIApp, listener: socket.socket, started: Callable[[], None]) -> None:
-    """Serve until Ctrl-C or a signal; requests under way are finished first.
+def run(
+    app: ASGIApp,
+    listener: socket.socket,
+    started: Callable[[], None],
+    over: Callable[[], bool] = lambda: False,
+) -> None:
+    """Serve until Ctrl-C, a signal, or until it is over; requests under way are finished first.
 
-    `started` is called once the server answers.
+    `started` is called once the server answers, `over` several times a second.
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     config = uvicorn.Config(
@@ -65,6 +70,8 @@ def run(app: ASGIApp, listener: socket.socket, started: Callable[[], None]) -> N
         ws="none",
         log_config=None,
         access_log=False,
+        # Nobody asks for the address of who asked.
+        proxy_headers=False,
         server_header=False,
         limit_concurrency=_CONNECTIONS,
         timeout_keep_alive=10,
@@ -73,18 +80,23 @@ def run(app: ASGIApp, listener: socket.socket, started: Callable[[], None]) -> N
     config.load()
     # Raised again once the server has stopped in good order, which is what was wished.
     with suppress(KeyboardInterrupt):
-        _Server(config, started).run(sockets=[listener])
+        _Server(config, started, over).run(sockets=[listener])
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, announce: Callable[[], None], over: Callable[[], bool]
+    ) -> None:
         super().__init__(config)
-        self._announce = announce
+        self._announce, self._over = announce, over
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             self._announce()
+
+    async def on_tick(self, counter: int) -> bool:
+        return await super().on_tick(counter) or self._over()
 
 
 def _reason(error: OSError, host: str, port: int) -> str:

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
 __all__ = [
+    "BatchAnswer",
+    "BatchRequest",
     "EvaluationAnswer",
     "Info",
     "ItemsAnswer",
@@ -17,6 +19,7 @@ __all__ = [
     "SearchAnswer",
     "SearchRequest",
     "Status",
+    "body_of",
     "documented",
 ]
 
@@ -60,14 +63,22 @@ class Problem(BaseModel):
     title: str
     status: int
     detail: str = Field(description="One sentence for people.")
+    done: int | None = Field(None, description="While the collection is being made: how much is.")
+    total: int | None = Field(None, description="How much there is to do; 0 is not known yet.")
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Problems of a route, for its description."""
     content = {"application/problem+json": {"schema": Problem.model_json_schema()}}
     return {
-        status: {"description": "A problem.", "content": content} for status in (*statuses, 422)
+        status: {"description": "A problem.", "content": content}
+        for status in (*statuses, 422, 503)
     }
+
+
+def body_of(type: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """A request's body, for the description of its route."""
+    return {"requestBody": {"required": True, "content": {type: {"schema": schema}}}}
 
 
 class SearchRequest(BaseModel):
@@ -90,6 +101,29 @@ class SearchRequest(BaseModel):
         None, description="Conditions on metadata: a value, a list of values, or a range."
     )
     explain: bool = Field(False, description="Say why each result matches.")
+
+
+class BatchRequest(BaseModel):
+    """Many queries in words, all in the same place."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"texts": ["two dogs in the snow", "a red bus"], "k": 5},
+                {"texts": ["a red bus"], "to": "image", "where": {"year": {">=": 1990}}},
+            ]
+        },
+    )
+
+    texts: list[Annotated[Plain, Field(min_length=1)]] = Field(
+        min_length=1, description="What to look for."
+    )
+    k: int = Field(10, ge=1, description="How many results each.")
+    to: Plain | None = Field(None, description="Modality to search in; the other one by default.")
+    where: dict[str, Any] | None = Field(
+        None, description="Conditions on metadata: a value, a list of values, or a range."
+    )
 
 
 class Word(BaseModel):
@@ -194,6 +228,41 @@ class SearchAnswer(BaseModel):
     within: str
     took_ms: float
     results: list[Result]
+
+
+class Found(BaseModel):
+    """What one query of many found, or why it found nothing."""
+
+    text: str
+    results: list[Result]
+    problem: str | None = Field(description="One sentence for people.")
+
+
+class BatchAnswer(BaseModel):
+    """Answers in the order of the queries, each with the best result first."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "within": "image",
+                    "took_ms": 5.1,
+                    "answers": [
+                        {"text": "two dogs in the snow", "results": [_RESULT], "problem": None},
+                        {
+                            "text": "xyzzy",
+                            "results": [],
+                            "problem": "None of these words is known to the model; try others.",
+                        },
+                    ],
+                }
+            ]
+        }
+    )
+
+    within: str
+    took_ms: float
+    answers: list[Found]
 
 
 class ItemsAnswer(BaseModel):

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 
 from ccal.errors import InputError
-from ccal.serve.answering import answer_json
 from ccal.serve.batching import Batcher, BusyError, ClosedError
 from ccal.serve.collection import Answer, Collection, Query, Question
 from ccal.serve.limits import Limits
 from ccal.serve.metrics import Metrics
-from ccal.serve.problems import ProblemError
+from ccal.serve.problems import ProblemError, is_theirs
 from ccal.serve.sniffing import AUDIO, IMAGES, sniff
 from ccal.serve.uploads import decode_audio, decode_image
 
@@ -48,19 +46,28 @@ class Service:
             self._lookups = CapacityLimiter(_THREADS)
         return await run_sync(lambda: function(*arguments), limiter=self._lookups)
 
-    async def search(self, query: Query, started: float | None = None) -> dict[str, Any]:
+    async def search(self, query: Query) -> Answer:
         """Ask the collection, together with whoever asks at the same time."""
-        started = time.perf_counter() if started is None else started
-        if query.k > self.limits.k:
-            raise ProblemError(422, f"k must be {self.limits.k} or less, got {query.k}.")
+        self._check_k(query)
         ask = self.collection.ask
         # Only what is an item has to be looked for.
         question = await self.look(ask, query) if query.kind == "item" else ask(query)
-        try:
-            answer = await self.batcher.ask(question)
-        except (BusyError, ClosedError) as error:
-            raise ProblemError(503, str(error), {"Retry-After": "1"}) from error
-        return answer_json(answer, time.perf_counter() - started)
+        (answer,) = await self._answers([question])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def search_many(self, queries: Sequence[Query]) -> list[Answer | str]:
+        """Answers in order, or why there is none; if there is no answer at all, that is raised."""
+        self._check_k(queries[0])
+        asked = [self._asked(query) for query in queries]
+        answers = iter(await self._answers([one for one in asked if isinstance(one, Question)]))
+        found = [next(answers) if isinstance(one, Question) else one for one in asked]
+        refusals = [one for one in found if isinstance(one, Exception)]
+        ours = [error for error in refusals if not is_theirs(error)]
+        if ours or len(refusals) == len(found):
+            raise (ours or refusals)[0]
+        return [str(one) if isinstance(one, Exception) else one for one in found]
 
     async def decode(self, content: bytes, wanted: str | None) -> tuple[str, Any]:
         """The kind of a file that was sent, and what is in it."""
@@ -84,6 +91,22 @@ class Service:
         """Types of files that each kind of query can be."""
         types = {"image": IMAGES, "sheet": IMAGES, "audio": AUDIO}
         return {kind: list(types.get(kind, ())) for kind in self.collection.queries()}
+
+    def _check_k(self, query: Query) -> None:
+        if query.k > self.limits.k:
+            raise ProblemError(422, f"k must be {self.limits.k} or less, got {query.k}.")
+
+    def _asked(self, query: Query) -> Question | InputError:
+        try:
+            return self.collection.ask(query)
+        except InputError as error:
+            return error
+
+    async def _answers(self, questions: Sequence[Question]) -> list[Answer | Exception]:
+        try:
+            return await self.batcher.ask(questions)
+        except (BusyError, ClosedError) as error:
+            raise ProblemError(503, str(error), {"Retry-After": "1"}) from error
 
     def _decoded(self, kind: str, content: bytes) -> Any:
         if not content:

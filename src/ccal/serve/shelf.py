@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
 from ccal.errors import InputError
 from ccal.retrieval import Hit, Index, Item
@@ -11,10 +13,12 @@ from ccal.retrieval.home import Vectors
 from ccal.serve.caching import Cached
 from ccal.serve.collection import Entry, Question, UnknownItemError
 from ccal.serve.describing import entry_of, kind_of, short
+from ccal.serve.sizes import Sizes
 
 __all__ = ["Shelf"]
 
 _READABLE = 100_000
+_log = logging.getLogger("ccal.serve")
 
 
 class Shelf:
@@ -28,6 +32,9 @@ class Shelf:
     def __init__(self, index: Index, kinds: dict[str, str]) -> None:
         self.modalities = index.binding.modalities
         self._index, self._kinds = index, kinds
+        about = index.stats()
+        # Another home's files are its server's business.
+        self._sizes = Sizes(Path(about.location), _mapped) if about.home == "embedded" else None
         self._guard = threading.RLock()
         self._counts = Cached(self._count, lambda: None, seconds=1.0)
         self._ids = Cached(self._list, self.counts)
@@ -90,20 +97,28 @@ class Shelf:
         # One more, since an item would find itself.
         k = max(question.k + (question.kind == "item") for question in asked)
         with self._guard:
+            self._mend()
             found = self._index.search_vectors(
                 vectors, k=k, within=asked[0].within, where=asked[0].where
             )
-        return [
-            [hit for hit in hits if question.kind != "item" or hit.id != question.data][
-                : question.k
+            # Hits are read when they are looked at, which also takes turns.
+            return [
+                [hit for hit in hits if question.kind != "item" or hit.id != question.data][
+                    : question.k
+                ]
+                for question, hits in zip(asked, found, strict=True)
             ]
-            for question, hits in zip(asked, found, strict=True)
-        ]
 
     def close(self) -> None:
         """Close the index."""
         with self._guard:
             self._index.close()
+
+    def _mend(self) -> None:
+        """Let go of files that somebody has cut short, before they are read."""
+        if self._sizes is not None and (cut := self._sizes.cut()):
+            _log.warning("cut short: %s; all files are read again", ", ".join(cut))
+            self._index.check()
 
     def _count(self) -> dict[str, int]:
         with self._guard:
@@ -120,3 +135,8 @@ class Shelf:
                 entry = self.entry(item)
                 names[item.id] = f"{entry.title} {entry.text or ''}".casefold()
         return names
+
+
+def _mapped(name: str) -> bool:
+    """The database and the writer's lock are read in other ways."""
+    return not name.startswith((".", "truth.sqlite")) and not name.endswith(".lock")

@@ -24,6 +24,7 @@ from ccal.serve.collection import Answer, Entry, Media, Query, Question, Unknown
 from ccal.serve.describing import describe_model, has_words, short
 from ccal.serve.evaluation import Evaluation, find_run
 from ccal.serve.projection import POINTS, evenly, plane
+from ccal.serve.sizes import CutShortError, Sizes
 
 __all__ = ["TuneCollection"]
 
@@ -50,6 +51,9 @@ class TuneCollection:
         self._about = describe_model(model, fingerprint(model), model_folder)
         self._sounds: OrderedDict[int, bytes] = OrderedDict()
         self._guard = threading.Lock()
+        folders = {library.folder, library.store.folder}
+        self._sizes = [Sizes(folder, lambda name: name.endswith(".npy")) for folder in folders]
+        self._cut: list[str] = []
         self._scale = _width_of(library.staff_png(0)) // self._width(0) if len(library) else 1
         self._points = lru_cache(maxsize=1)(self._read_points)
 
@@ -58,7 +62,11 @@ class TuneCollection:
         return {"sheet": len(self._library), "audio": len(self._library)}
 
     def check(self) -> None:
-        """The files were checked when they were opened."""
+        """The files were checked when they were opened; they must not become shorter since."""
+        with self._guard:
+            self._cut += [name for sizes in self._sizes for name in sizes.cut()]
+            if self._cut:
+                raise CutShortError(self._cut)
 
     def queries(self) -> Mapping[str, str]:
         """Recordings, and pictures of a staff."""
@@ -105,6 +113,7 @@ class TuneCollection:
         replies: list[Answer | Exception] = []
         for question in questions:
             try:
+                self.check()
                 replies.append(self._answer(question))
             except Exception as error:
                 replies.append(error)
@@ -130,6 +139,7 @@ class TuneCollection:
     def media(self, kind: str, id: str) -> Media:
         """The staff of a tune as PNG, or its sound as WAV."""
         tune = self._number(id)
+        self.check()
         if kind == "staff":
             return Media(self._library.staff_png(tune), "image/png")
         if kind == "audio":
@@ -138,6 +148,7 @@ class TuneCollection:
 
     def points(self) -> dict[str, Any]:
         """A map of the tunes, by the mean of their snippets in each modality."""
+        self.check()
         return self._points()
 
     def evaluation(self) -> Evaluation | None:
@@ -185,7 +196,7 @@ class TuneCollection:
             modality,
             modality,
             short(stored.name, 200),
-            metadata={"source": stored.source, "key": stored.key},
+            {"source": stored.source, "key": stored.key},
             media=("staff", "audio"),
             score=score,
             place={**(place or whole), **size},

@@ -7,9 +7,11 @@ from starlette.responses import Response
 
 from ccal.errors import CcalError
 from ccal.serve.answering import json_response
+from ccal.serve.collection import NotReadyError
 from ccal.serve.problems import ProblemError
 from ccal.serve.schemas import Problem, Status
 from ccal.serve.service import Service
+from ccal.serve.sizes import CutShortError
 
 __all__ = ["add_watching"]
 
@@ -32,6 +34,8 @@ def add_watching(app: FastAPI, service: Service) -> None:
         """Whether the collection can be searched."""
         try:
             await service.look(service.collection.check)
+        except (CutShortError, NotReadyError):
+            raise
         except CcalError as error:
             raise ProblemError(503, "The collection cannot be read.") from error
         if not service.batcher.alive:

@@ -9,16 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.music.conftest import library, model, store
 from tests.serve.browser.watch import Watch
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
     from tests.serve.live import Live
-
-# Fixtures of a room that this one is built on.
-__all__ = ["library", "model", "store"]
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or ""
 ARGUMENTS = [

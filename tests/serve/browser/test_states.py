@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ccal.serve.late_collection import LateCollection, Report
 from tests.serve.browser.conftest import PLAYWRIGHT, Opener
 from tests.serve.conftest import open_collection, photo
 from tests.serve.live import Live
@@ -115,6 +117,29 @@ def test_a_server_that_dies_and_comes_back(
     # Without a click.
     expect(page.locator("#results .card")).to_have_count(24)
     expect(problem(page)).to_have_count(0)
+
+
+def test_a_collection_that_is_still_being_made(
+    visit: Opener, photos: Path, serve: Callable[..., Live]
+) -> None:
+    done = threading.Event()
+
+    def make(report: Report) -> Any:
+        while not done.wait(0.05):
+            report("rendering tunes", 57, 184)
+        return open_collection(photos)
+
+    late = LateCollection(make, title="photos")
+    page = visit(serve(late), "?q=red+square", width=320, expected=FAILED, ready=False)
+    expect(page.locator(".preparing")).to_contain_text("rendering tunes, 57 of 184")
+    bar = page.get_by_role("progressbar", name="Getting ready")
+    expect(bar).to_have_attribute("max", "184")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    expect(problem(page)).to_have_count(0)
+    done.set()
+    # Without a click, and with what was asked for.
+    expect(page.locator("#results .card")).to_have_count(24)
+    expect(page.locator(".preparing")).to_have_count(0)
 
 
 def test_a_token(visit: Opener, serve: Callable[..., Live]) -> None:

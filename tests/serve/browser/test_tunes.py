@@ -101,12 +101,12 @@ def test_a_recording(visit: Opener, tunes: Live) -> None:
     page = visit(tunes, permissions=["microphone"])
     record = page.get_by_role("button", name="Search with a recording")
     record.click()
-    expect(page.get_by_role("timer")).to_have_text(re.compile("0:02 of 0:20"))
+    expect(page.get_by_role("timer")).to_have_text(re.compile("0:01 of 0:20"))
     page.get_by_role("button", name="Cancel").click()
     expect(page.get_by_role("timer")).to_be_hidden()
     assert page.locator("#query").inner_text() == ""
     record.click()
-    expect(page.get_by_role("timer")).to_have_text(re.compile("0:04 of 0:20"))
+    expect(page.get_by_role("timer")).to_have_text(re.compile("0:03 of 0:20"))
     with page.expect_response("**/api/search/file**") as answered:
         page.get_by_role("button", name="Stop and search").click()
     assert answered.value.request.headers["content-type"] == "audio/wav"
@@ -114,7 +114,7 @@ def test_a_recording(visit: Opener, tunes: Live) -> None:
     mine = page.get_by_label("Your sound recording.wav")
     expect(mine).to_be_visible()
     page.wait_for_function(
-        "audio => audio.duration > 3 && audio.duration < 9", arg=mine.element_handle()
+        "audio => audio.duration > 2 && audio.duration < 9", arg=mine.element_handle()
     )
     # They are beeps, which may resemble any tune.
     expect(page.locator(CARDS)).to_have_count(4)

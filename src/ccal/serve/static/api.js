@@ -9,12 +9,16 @@ export const setToken = (value) => {
 };
 export const hasToken = () => Boolean(token);
 
-/** What went wrong, for people: a heading, a sentence, and the HTTP status (0: no answer). */
+/**
+ * What went wrong, for people: a heading, a sentence, and the HTTP status (0: no answer).
+ * `progress` says how far the server is if it only needs more time.
+ */
 export class Problem extends Error {
-  constructor(title, detail, status) {
+  constructor(title, detail, status, progress = null) {
     super(detail);
     this.title = title;
     this.status = status;
+    this.progress = progress;
   }
 }
 
@@ -42,7 +46,8 @@ async function problemOf(response) {
   const { status } = response;
   const other = status < 500 ? "This query cannot be answered" : "The server has a problem";
   const said = typeof body.detail === "string" ? body.detail : body.title;
-  return new Problem(TITLES[status] ?? other, said ?? `HTTP status ${status}.`, status);
+  const progress = Number.isInteger(body.done) ? { done: body.done, total: body.total } : null;
+  return new Problem(TITLES[status] ?? other, said ?? `HTTP status ${status}.`, status, progress);
 }
 
 const TITLES = {

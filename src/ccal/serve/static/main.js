@@ -6,6 +6,7 @@ import { $, count, el } from "./dom.js";
 import { showEvaluation } from "./evaluation.js";
 import { startKeys } from "./keys.js";
 import { buildMap } from "./map.js";
+import { clearPreparing, showPreparing } from "./preparing.js";
 import { clearProblem, showProblem } from "./problems.js";
 import { cancelRecording } from "./recorder.js";
 import { addressOf, currentRoute, go } from "./route.js";
@@ -95,10 +96,14 @@ async function start() {
     info = await api.info();
   } catch (error) {
     if (!(error instanceof api.Problem)) throw error;
-    showProblem(error, start);
+    if (error.progress) {
+      clearProblem();
+      showPreparing(error, start);
+    } else showProblem(error, start);
     return;
   }
   clearProblem();
+  clearPreparing();
   $("collection-title").textContent = info.title;
   $("nav-map").hidden = !info.has.map;
   $("nav-evaluation").hidden = !info.has.evaluation;
