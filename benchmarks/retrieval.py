@@ -1,10 +1,13 @@
 """Speed of `ccal.retrieval` against the bare libraries it stands on, and the memory it takes.
 
-Search: through `Index.search_vectors` on an opened index, one query or a batch of 1000. Exact
-search against a matrix product and `topk` of the same vectors in memory; approximate search against
-the same faiss index, asked directly. Build: against inserting the same rows into SQLite, and
-training and filling the same faiss index, which is the least that a durable index takes. Variants
-take turns within one run, with one thread (OMP_NUM_THREADS=1). Run with
+Search: through `Index.search_vectors` on an opened index, one query or a batch of 1000. "ours" is
+the call, after which scores and places are there in their order; "read" is the call, and id, score
+and metadata of every hit looked at. Exact search against a matrix product and `topk` of the same
+vectors in memory; approximate search against the same faiss index, asked directly; search by binary
+codes against faiss comparing the same codes, which only gives candidates. Build: against
+inserting the same rows into SQLite, and training and filling the same faiss index, which is the
+least that a durable index takes. Variants take turns within one run, with one thread
+(OMP_NUM_THREADS=1). Run with
 
     python -m benchmarks.retrieval [--sizes 10000 100000 1000000] [--seconds 3]
 
@@ -15,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sqlite3
 import statistics
 import subprocess
 import sys
@@ -25,18 +27,28 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import faiss
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from benchmarks.retrieval_bare import (
+    BITS,
+    DIM,
+    K,
+    bare_cells,
+    bare_codes,
+    bare_exact,
+    bare_faiss,
+    bare_sqlite,
+    metadata,
+)
 from benchmarks.timing import Row, show
 from ccal import DualEncoder
 from ccal.encoders import DenseTower
-from ccal.retrieval import Index
+from ccal.retrieval import Hit, Index
 
-DIM, K, BATCH = 128, 10, 1000
+BATCH = 1000
 SIZES = (10_000, 100_000, 1_000_000)
 OUTPUT = Path("benchmarks/retrieval.json")
 TITLES = {
@@ -77,33 +89,10 @@ def model() -> DualEncoder:
 
 def build(folder: Path, vectors: Tensor, **options: Any) -> Path:
     """An index of these vectors, closed."""
+    facts = [metadata(n) for n in range(len(vectors))]
     with Index.build(folder, model(), vectors[:0], modality="image", **options) as index:
-        index.add_vectors("image", vectors)
+        index.add_vectors("image", vectors, metadata=facts)
     return folder
-
-
-def bare_sqlite(path: Path, vectors: Tensor) -> None:
-    """The same rows in a SQLite table, in one durable transaction."""
-    database = sqlite3.connect(path)
-    database.execute("PRAGMA journal_mode = WAL")
-    database.execute("PRAGMA synchronous = FULL")
-    database.execute("CREATE TABLE items (row INTEGER PRIMARY KEY, id TEXT UNIQUE, vector BLOB)")
-    rows = ((n, f"image-{n}", vector.tobytes()) for n, vector in enumerate(vectors.numpy()))
-    with database:
-        database.executemany("INSERT INTO items VALUES (?, ?, ?)", rows)
-    database.close()
-
-
-def bare_faiss(path: Path, vectors: Tensor) -> None:
-    """The same cells, trained and filled, in a file."""
-    count = len(vectors)
-    cells = max(1, min(int(4 * count**0.5), count // 40))
-    flat, kind = faiss.IndexFlatIP(DIM), faiss.ScalarQuantizer.QT_fp16
-    index = faiss.IndexIVFScalarQuantizer(flat, DIM, cells, kind, faiss.METRIC_INNER_PRODUCT)
-    index.cp.spherical, index.cp.max_points_per_centroid = True, 64
-    index.train(vectors.numpy())
-    index.add(vectors.numpy())
-    faiss.write_index(index, str(path))
 
 
 def seconds_of(run: Callable[..., object], *arguments: object, **options: object) -> float:
@@ -140,13 +129,19 @@ def build_row(count: int, vectors: Tensor, folder: Path) -> tuple[Row, Path, Pat
     return row, place / "exact", place / "ann"
 
 
+def read(answers: Any) -> int:
+    """Look at id, score and metadata of every hit, of one query or of a batch."""
+    several = [answers] if isinstance(answers[0], Hit) else answers
+    return sum(bool(hit.id and hit.score and hit.metadata) for hits in several for hit in hits)
+
+
 def compare(ours: Callable[[], object], bare: Callable[[], object], seconds: float) -> Row:
     """Medians of turns, five at least, of three where one takes seconds; in processor time.
 
     On a shared machine whoever takes longer than a time slice waits for others, and would seem
     many times slower; with one thread, processor time does not count that.
     """
-    variants = {"ours": ours, "bare": bare}
+    variants = {"ours": ours, "read": lambda: read(ours()), "bare": bare}
     for run in variants.values():
         run()
     times: dict[str, list[float]] = {name: [] for name in variants}
@@ -158,15 +153,10 @@ def compare(ours: Callable[[], object], bare: Callable[[], object], seconds: flo
             times[name].append((time.process_time() - start) * 1e3)
         if times["bare"][0] > 1e3 and len(times["bare"]) == 3:
             break
-    ours_ms, bare_ms = (statistics.median(times[name]) for name in variants)
-    ratio = round(ours_ms / bare_ms, 2)
-    return {"ours_ms": round(ours_ms, 2), "bare_ms": round(bare_ms, 2), "ours/bare": ratio}
-
-
-def bare_exact(queries: Tensor, vectors: Tensor) -> None:
-    """Product and topk, of as many queries at a time as fit in half a gigabyte."""
-    for part in queries.split(max(1, (1 << 27) // len(vectors))):
-        (part @ vectors.T).topk(K)
+    found = {name: statistics.median(values) for name, values in times.items()}
+    row: Row = {f"{name}_ms": round(value, 3) for name, value in found.items()}
+    ratios = {f"{name}/bare": round(found[name] / found["bare"], 2) for name in ("ours", "read")}
+    return row | ratios
 
 
 def exact_rows(
@@ -188,10 +178,15 @@ def exact_rows(
     return rows
 
 
-def approximate_rows(place: Path, count: int, asked: Tensor, seconds: float) -> list[Row]:
-    """The same for approximate search, against its own faiss index; recall against exact search."""
-    (file,) = place.glob("*.faiss")
-    bare = faiss.read_index(str(file))
+def approximate_rows(
+    place: Path,
+    name: str,
+    bare: Callable[[Tensor], object],
+    count: int,
+    asked: Tensor,
+    seconds: float,
+) -> list[Row]:
+    """The same for approximate search; recall against exact search."""
     rows: list[Row] = []
     with Index.open(place) as index:
         near, true = (index.search_vectors(asked[:200], k=K, exact=e) for e in (False, True))
@@ -199,26 +194,26 @@ def approximate_rows(place: Path, count: int, asked: Tensor, seconds: float) -> 
         recall = np.mean([len({h.id for h in a} & {h.id for h in b}) / K for a, b in pairs])
         for queries in (1, BATCH):
             given = asked[0] if queries == 1 else asked
-            matrix = asked[:queries].numpy()
+            matrix = asked[:queries]
             times = compare(
                 lambda given=given: index.search_vectors(given, k=K),  # type: ignore[misc]
-                lambda matrix=matrix: bare.search(matrix, K),  # type: ignore[misc]
+                lambda matrix=matrix: bare(matrix),  # type: ignore[misc]
                 seconds,
             )
-            rows.append({"vectors": count, "search": "approximate", "queries": queries})
+            rows.append({"vectors": count, "search": name, "queries": queries})
             rows[-1] |= {**times, "recall": round(float(recall), 4)}
     return rows
 
 
-def memory_row(count: int, exact: Path, approximate: Path) -> Row:
+def memory_row(count: int, places: dict[str, Path]) -> Row:
     """What opening and one search add to a process: its own memory, and pages of mapped files."""
     row: Row = {"vectors": count, "vectors_mb": round(count * DIM * 4 / 2**20)}
-    for name, place in (("exact", exact), ("approximate", approximate)):
+    for name, place in places.items():
         command = [sys.executable, "-c", _MEMORY, str(place), name]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         row[f"{name}_own"], row[f"{name}_mapped"] = map(int, done.stdout.split())
-    row["exact_on_disk"] = round(sum(p.stat().st_size for p in exact.iterdir()) / 2**20)
-    row["approximate_on_disk"] = round(sum(p.stat().st_size for p in approximate.iterdir()) / 2**20)
+    for name, place in places.items():
+        row[f"{name}_on_disk"] = round(sum(p.stat().st_size for p in place.iterdir()) / 2**20)
     return row
 
 
@@ -229,12 +224,18 @@ def measure(count: int, seconds: float) -> dict[str, list[Row]]:
         folder = Path(name)
         built, exact, approximate = build_row(count, vectors, folder)
         searches = exact_rows(exact, vectors, asked, "float32", seconds)
+        bare = bare_cells(approximate)
+        searches += approximate_rows(approximate, "approximate", bare, count, asked, seconds)
+        places = {"exact": exact, "approximate": approximate}
         if count < 500_000:
             far = {"approximate_from": 10 * count}
             half = build(folder / "half", vectors, dtype="float16", **far)
             searches += exact_rows(half, vectors, asked, "float16", seconds)
-        searches += approximate_rows(approximate, count, asked, seconds)
-        memory = memory_row(count, exact, approximate)
+            near: dict[str, Any] = {"approximate_from": count, "codes": BITS}
+            places["codes"] = coded = build(folder / "codes", vectors, **near)
+            name, bare = f"{BITS} bits", bare_codes(coded)
+            searches += approximate_rows(coded, name, bare, count, asked, seconds)
+        memory = memory_row(count, places)
     return dict(zip(TITLES, ([built], searches, [memory]), strict=True))
 
 

@@ -152,6 +152,10 @@ def test_a_model_that_has_moved(trained: Path, tmp_path: Path) -> None:
         (["index", "{run}", "{image}", "-m", "sound", "-o", "a"], "no 'sound'"),
         (["index", "{run}", "{image}", "-m", "image", "-o", "a", "--id", "b"], "name its --column"),
         (["index", "{run}", "{image}", "-m", "image", "-o", "{index}", "--dims", "3"], "new index"),
+        (
+            ["index", "{run}", "{image}", "-m", "image", "-o", "{index}", "--codes", "8"],
+            "new index",
+        ),
         (["index", "{run}", "{image}", "-m", "image", "-o", "x://y"], "is no home of an index"),
     ],
 )
@@ -253,3 +257,14 @@ def test_help_names_every_home() -> None:
         assert outcome.code == 0
         for name in ("postgresql://", "milvus://"):
             assert name in outcome.out
+
+
+def test_codes(texts: Path, tmp_path: Path) -> None:
+    place = ["-m", "image", "-o", tmp_path / "coded", "--codes", 64]
+    assert invoke("index", texts / "run", texts / "image.npy", *place).code == 0
+    with Index.open(tmp_path / "coded") as index:
+        assert index.binding.codes == 64
+    wrong = ["-m", "image", "-o", tmp_path / "wrong", "--codes", 12]
+    outcome = invoke("index", texts / "run", texts / "image.npy", *wrong)
+    assert outcome.code == 2
+    assert "multiple of 8 bits, got 12" in outcome.err

@@ -30,7 +30,7 @@ def expected(queries: torch.Tensor, vectors: torch.Tensor, k: int) -> list[list[
 def test_the_best_are_among_the_candidates(count: int, k: int) -> None:
     queries = torch.nn.functional.normalize(torch.randn(9, 12))
     vectors = torch.nn.functional.normalize(torch.randn(count, 12))
-    found = each(exact.nearest(queries, vectors, k))
+    found = each(exact.nearest(queries.numpy(), vectors.numpy(), k))
     for (cosines, positions), best in zip(found, expected(queries, vectors, k), strict=True):
         assert len(set(positions)) == len(positions)
         np.testing.assert_allclose(sorted(cosines, reverse=True)[:k], best, atol=1e-12)
@@ -44,7 +44,7 @@ def test_everything_that_ties_is_found(count: int, k: int, kinds: int, rng: obje
     kind = torch.tensor([rng.randrange(kinds) for _ in range(count)])  # type: ignore[attr-defined]
     vectors = torch.eye(3)[kind]
     query = torch.nn.functional.normalize(torch.tensor([[3.0, 2.0, 1.0]]))
-    ((cosines, positions),) = each(exact.nearest(query, vectors, k))
+    ((cosines, positions),) = each(exact.nearest(query.numpy(), vectors.numpy(), k))
     kth = (vectors @ query[0]).topk(min(k, count)).values[-1]
     wanted = (vectors @ query[0] >= kth - 1e-9).nonzero().flatten().tolist()
     assert set(wanted) <= set(positions)
@@ -55,7 +55,7 @@ def test_what_is_not_allowed_is_not_found() -> None:
     vectors = torch.nn.functional.normalize(torch.randn(5000, 6))
     allowed = np.zeros(5000, np.bool_)
     allowed[[3, 4000, 4999]] = True
-    for _, positions in each(exact.nearest(vectors[:20], vectors, 10, allowed)):
+    for _, positions in each(exact.nearest(vectors[:20].numpy(), vectors.numpy(), 10, allowed)):
         assert sorted(positions) == [3, 4000, 4999]
 
 
@@ -71,8 +71,10 @@ def test_largest(count: int) -> None:
 def test_blocks_and_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     queries = torch.nn.functional.normalize(torch.randn(30, 8))
     vectors = torch.nn.functional.normalize(torch.randn(500, 8)).half()
-    whole = each(exact.nearest(queries, vectors, 5))
+    whole = each(exact.nearest(queries.numpy(), vectors.numpy(), 5))
     monkeypatch.setattr(exact, "_BLOCK", 1000)
     monkeypatch.setattr(exact, "_CHUNK", 70)
-    for (a, _), (b, _) in zip(whole, each(exact.nearest(queries, vectors, 5)), strict=True):
+    for (a, _), (b, _) in zip(
+        whole, each(exact.nearest(queries.numpy(), vectors.numpy(), 5)), strict=True
+    ):
         assert sorted(a)[-5:] == sorted(b)[-5:]

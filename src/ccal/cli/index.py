@@ -87,6 +87,14 @@ def command(
     dims: Annotated[
         int | None, typer.Option(help="Keep the leading canonical dimensions; for a new one.")
     ] = None,
+    codes: Annotated[
+        int | None,
+        typer.Option(
+            metavar="BITS",
+            help="Let binary codes choose candidates in large folders, which takes less memory; "
+            "for a new one.",
+        ),
+    ] = None,
 ) -> None:
     """Put items into an index, a new one or one that exists, for `ccal search` to find.
 
@@ -105,7 +113,7 @@ def command(
 
     model = open_model(run)
     if source is None and rebuild:
-        _refuse_for_rebuild(modality, column, id_column, metadata, key, float16, dims)
+        _refuse_for_rebuild(modality, column, id_column, metadata, key, float16, dims, codes)
         with rebuild_from_files(out, model, run) as index:
             note(f"Embedded {index.count():,} items of {index.stats().location} anew.")
         return
@@ -123,11 +131,12 @@ def command(
     known["progress"] = progress_line(f"indexing {modality}")
     if rebuild or not _exists(out):
         dtype: Any = "float16" if float16 else "float32"
-        known |= {"modality": modality, "dtype": dtype, "dims": dims, "replace": rebuild}
+        known |= {"modality": modality, "dtype": dtype, "dims": dims, "codes": codes}
+        known["replace"] = rebuild
         index = Index.build(out, model, given.items, model_folder=run, **known)
     else:
-        if float16 or dims is not None:
-            raise InputError(f"{out} exists; --float16 and --dims are for a new index.")
+        if float16 or dims is not None or codes is not None:
+            raise InputError(f"{out} exists; --float16, --dims and --codes are for a new index.")
         index = Index.open(out, model)
         with index:
             index.add(modality, given.items, **known)
@@ -141,7 +150,7 @@ def _refuse_for_rebuild(*options: object) -> None:
     if any(option not in (None, False) for option in options):
         raise InputError(
             "--rebuild without an INPUT keeps what the index holds, and its form; it takes no "
-            "--modality, --column, --id, --metadata, --key, --float16 or --dims."
+            "--modality, --column, --id, --metadata, --key, --float16, --dims or --codes."
         )
 
 

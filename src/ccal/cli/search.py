@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -103,7 +104,7 @@ def command(
     options["where"] = parse_filters(filters or [])
     with Index.open(location) as index:
         if like is not None:
-            answers: list[tuple[str, list[Hit]]] = [(like, index.search_like(like, **options))]
+            answers: list[tuple[str, Sequence[Hit]]] = [(like, index.search_like(like, **options))]
             several = False
         else:
             assert query is not None
@@ -149,7 +150,7 @@ def parse_filters(texts: list[str]) -> dict[str, Any]:
 
 def _answers(
     index: Index, query: str, modality: str | None, folder: Path | None, options: dict[str, Any]
-) -> tuple[list[tuple[str, list[Hit]]], bool]:
+) -> tuple[list[tuple[str, Sequence[Hit]]], bool]:
     """Queries by name with their hits, and whether there may be several."""
     from ccal.cli.encode import read_items
 
@@ -200,7 +201,7 @@ def _guess(model: DualEncoder, query: str) -> str:
     return fitting[0]
 
 
-def _table(hits: list[Hit]) -> list[str]:
+def _table(hits: Sequence[Hit]) -> list[str]:
     """Rank, score, id, and what else is known, in aligned columns."""
     rows = [["rank", "score", "id", ""]]
     for rank, hit in enumerate(hits, start=1):

@@ -166,13 +166,11 @@ class TuneLibrary:
         self, modality: Literal["sheet", "audio"], vectors: ArrayLike, k: int = 10
     ) -> list[list[Snippet]]:
         """For each of some vectors (n, dim) the k nearest snippets of a modality, best first."""
-        import torch
-
         if modality not in MODALITIES:
             raise InputError(f"snippets are of {' or '.join(MODALITIES)}, not of {modality!r}.")
         _check_k(k)
-        queries = torch.from_numpy(unit_vectors(vectors, self._about["dim"], "vectors"))
-        found = nearest(queries, torch.from_numpy(self.vectors[modality].copy()), k)
+        queries = unit_vectors(vectors, self._about["dim"], "vectors")
+        found = nearest(queries, self.vectors[modality].copy(), k)
         answers = []
         for cosines, rows in zip(found.cosines, found.places, strict=True):
             best = np.lexsort((rows, -cosines))[:k]

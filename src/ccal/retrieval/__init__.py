@@ -13,6 +13,7 @@ postgres     the database, by pgvector
 milvus       the distributed engine
 bound        the half of a home that knows its model
 hits         from items with their vectors to hits in their order
+answers      hits that are made when somebody looks at them
 refusals     what every home refuses, in the same words
 errors       an index that is damaged, in use, or of another model
 """

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ccal.cca import CCALayer
@@ -17,6 +18,8 @@ from ccal.ranks import unit_rows
 from ccal.retrieval.home import Vectors
 
 __all__ = ["as_batch", "embed", "unit_vectors", "width"]
+
+_TINY = 1e-200
 
 
 def width(model: DualEncoder, dims: int | None) -> int:
@@ -44,28 +47,39 @@ def unit_vectors(vectors: Any, dim: int, name: str) -> Vectors:
     >>> unit_vectors([[3.0, 4.0]], 2, "vectors")
     array([[0.6, 0.8]], dtype=float32)
     """
-    if not isinstance(vectors, Tensor):
-        array = np.array(vectors)
-        if array.dtype.kind not in "fiu":
-            raise InputError(f"{name} must be numbers, got {array.dtype}.")
-        vectors = torch.from_numpy(array.astype(np.float64))
+    if isinstance(vectors, Tensor):
+        try:
+            given = vectors.numpy()
+        except (RuntimeError, TypeError):
+            # On another device, with a gradient, or bfloat16, which NumPy has not.
+            given = vectors.detach().cpu().double().numpy()
+    else:
+        given = np.asarray(vectors)
+        if given.dtype.kind not in "fiu":
+            raise InputError(f"{name} must be numbers, got {given.dtype}.")
     # In float64, so that a vector becomes the same row in whatever form it comes.
-    rows = vectors.detach().cpu().double()
-    rows = rows.unsqueeze(0) if rows.ndim == 1 else rows
+    rows = np.array(given, np.float64, order="C", ndmin=2)
     if rows.ndim != 2 or rows.shape[1] != dim:
         raise InputError(
-            f"{name} must have shape (n, {dim}), the width of this index, "
-            f"got {tuple(vectors.shape)}."
+            f"{name} must have shape (n, {dim}), the width of this index, got {given.shape}."
         )
-    unit = unit_rows(rows, name).float()
-    zero = (unit == 0).all(1).nonzero()
+    squares = np.einsum("nd,nd->n", rows, rows)
+    if not len(rows) or not (squares.min() > _TINY and squares.max() < 1 / _TINY):
+        return _far_from_one(rows, name)
+    unit: Vectors = (rows / np.sqrt(squares)[:, None]).astype(np.float32)
+    return unit
+
+
+def _far_from_one(rows: NDArray[np.float64], name: str) -> Vectors:
+    """Unit rows where squares overflow or vanish, or there are NaN or rows of zeros to refuse."""
+    unit: Vectors = unit_rows(torch.from_numpy(rows), name).float().numpy()
+    zero = np.flatnonzero((unit == 0).all(1))
     if len(zero):
         raise InputError(
-            f"{name} is zero in {len(zero)} of {len(unit)} rows, first in row {int(zero[0])} "
+            f"{name} is zero in {len(zero)} of {len(unit)} rows, first in row {zero[0]} "
             "(counted from 0): what has no direction has no cosine."
         )
-    result: Vectors = unit.numpy()
-    return result
+    return unit
 
 
 def as_batch(query: Any) -> tuple[Any, bool]:

@@ -54,7 +54,7 @@ class Home(Protocol):
         k: int,
         where: Sequence[Condition],
         exact: bool,
-    ) -> list[list[Hit]]:
+    ) -> Sequence[Sequence[Hit]]:
         """The k nearest of each query by cosine, the best first, equal ones by id."""
         ...
 
@@ -109,6 +109,8 @@ def create_home(
 ) -> Home:
     """A new home with its first items; with `replace` in place of an index that is there."""
     home, place = _home_of(location)
+    if binding.codes is not None and home.kind != "embedded":
+        raise InputError(f"{location} keeps no binary codes; leave codes out, or use a folder.")
     made: Home = home.create(place, binding, batches, replace=replace)
     return made
 

@@ -67,6 +67,7 @@ class Index(Searching):
         dtype: StorageType = "float32",
         dims: int | None = None,
         approximate_from: int = 200_000,
+        codes: int | None = None,
         model_folder: Location | None = None,
         replace: bool = False,
         batch_size: int = 1024,
@@ -82,6 +83,8 @@ class Index(Searching):
             dtype: "float16" takes half the space and keeps about three digits.
             dims: keep the leading canonical dimensions only, of models that have such.
             approximate_from: with this many vectors, search is approximate if faiss is installed.
+            codes: approximate search by binary codes of this many bits, which takes less memory and
+                no faiss; in a folder only.
             model_folder: where the model is saved, kept for those who search later.
             replace: build anew what is there, in one step, as with a newer model.
             progress: called with the number of items done and their total.
@@ -90,6 +93,8 @@ class Index(Searching):
             raise InputError(f'dtype must be "float32" or "float16", got {dtype!r}.')
         if approximate_from < 1:
             raise InputError(f"approximate_from must be 1 or more, got {approximate_from}.")
+        if codes is not None and (codes < 8 or codes % 8):
+            raise InputError(f"codes must be a positive multiple of 8 bits, got {codes}.")
         binding = Binding(
             fingerprint(model),
             model.modalities,
@@ -98,6 +103,7 @@ class Index(Searching):
             dims,
             _absolute(model_folder),
             approximate_from,
+            codes,
         )
         check_modality(modality, binding)
         ids = _numbered(modality, 1, len(items)) if ids is None else ids

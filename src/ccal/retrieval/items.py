@@ -61,7 +61,9 @@ class Binding:
     """The model an index belongs to, and the form of its vectors.
 
     `dim` is the width of the vectors, `dims` the number of leading canonical dimensions they were
-    cut to (None for all), `model_folder` where the model was when the index was built.
+    cut to (None for all), `model_folder` where the model was when the index was built. `codes` are
+    the bits of binary codes that choose candidates from `approximate_from` vectors on, None if
+    cells do.
     """
 
     fingerprint: str
@@ -71,6 +73,7 @@ class Binding:
     dims: int | None = None
     model_folder: str | None = None
     approximate_from: int = 200_000
+    codes: int | None = None
 
     def is_space_of(self, other: Binding) -> bool:
         """Whether vectors of the one can be compared with vectors of the other."""

@@ -51,8 +51,9 @@ class Searching:
     ) -> Any:
         """The k nearest items of a query, given by the name of its modality.
 
-        One query, as in `search(text="a small yellow bird")`, gives a list of hits; a batch (a list
-        or an array of at least two dimensions) gives a list of such lists.
+        One query, as in `search(text="a small yellow bird")`, gives a sequence of hits; a batch (a
+        list or an array of at least two dimensions) gives a sequence of such sequences. Hits are
+        those of this moment, whenever they are looked at.
 
         Args:
             within: the modality to search in; the other one if the index has it, else its own.
@@ -82,7 +83,7 @@ class Searching:
     ) -> Any:
         """The k nearest items of embeddings (dim,) or (n, dim), in all modalities by default."""
         rows = unit_vectors(vectors, self.binding.dim, "vectors")
-        scope = tuple(self._home.counts()) if within is None else self._within(within, within)
+        scope = self.binding.modalities if within is None else self._within(within, within)
         found = self._search(rows, scope, k, where, exact)
         shape = getattr(vectors, "shape", None)
         several = len(shape) > 1 if shape is not None else isinstance(vectors[0], Sequence)
@@ -170,15 +171,19 @@ class Searching:
 
     def _search(
         self, vectors: Vectors, scope: Sequence[str], k: int, where: Where | None, exact: bool
-    ) -> list[list[Hit]]:
+    ) -> Sequence[Sequence[Hit]]:
         if isinstance(k, bool) or not isinstance(k, int) or k < 1:
             raise InputError(f"k must be a whole number from 1, got {k!r}.")
-        asked = conditions(where or {})
-        held = self._home.counts()
-        if not any(name in held for name in scope):
-            what = " or ".join(scope) + " items" if held else "items"
-            raise InputError(f"{self._home.location} has no {what}; add some before you search.")
-        return self._home.search(vectors, scope, k, asked, exact)
+        asked = conditions(where) if where else []
+        found = self._home.search(vectors, scope, k, asked, exact)
+        if not any(found):
+            held = self._home.counts()
+            if not any(name in held for name in scope):
+                what = " or ".join(scope) + " items" if held else "items"
+                raise InputError(
+                    f"{self._home.location} has no {what}; add some before you search."
+                )
+        return found
 
 
 def check_modality(modality: str, binding: Binding) -> None:

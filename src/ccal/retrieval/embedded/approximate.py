@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ccal.optional import require
 from ccal.retrieval.embedded.exact import largest
+from ccal.retrieval.home import Vectors
 
 __all__ = ["Approximate", "build", "is_available"]
 
@@ -69,12 +70,14 @@ class Approximate:
         self._index = _faiss().deserialize_index(np.frombuffer(content, np.uint8))
 
     def candidates(
-        self, queries: NDArray[np.float32], count: int, allowed: NDArray[np.bool_] | None
+        self, queries: Vectors, k: int, allowed: NDArray[np.bool_] | None
     ) -> NDArray[np.int64]:
-        """Positions (q, count) of near vectors for queries (q, d); -1 where there are no more."""
-        faiss = _faiss()
-        parameters = faiss.SearchParametersIVF(nprobe=self._index.nprobe)
+        """Positions (q, m) of near vectors for queries (q, d); -1 where there are no more."""
+        # faiss compares vectors of float16: a few more, as the last may come in another order.
+        count = min(k + max(2, k // 8), self._index.ntotal)
+        parameters = None
         if allowed is not None:
+            faiss = _faiss()
             bits = np.packbits(allowed, bitorder="little")
             selector = faiss.IDSelectorBitmap(bits)
             parameters = faiss.SearchParametersIVF(nprobe=self._index.nprobe, sel=selector)

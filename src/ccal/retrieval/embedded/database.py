@@ -16,23 +16,29 @@ __all__ = ["Database"]
 
 
 class Database:
-    """A connection; the table `about` holds values by name, `changes` counts transactions."""
+    """A connection; the table `about` holds values by name, `changes` counts transactions.
+
+    `changing` says whether it is in the middle of one.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._depth = 0
+        self._depth = self._written = 0
+        self.changing = False
         if not os.access(path.parent, os.W_OK):
             raise InputError(
                 f"{path.parent}: even to search an index, SQLite must be allowed to write to its "
                 "folder, where it notes who reads; get that right, or copy the folder."
             )
-        with self._named_errors():
+        try:
             # Autocommit: transactions begin and end where we say. Locking is the home's.
             self._db = sqlite3.connect(
                 path, timeout=30, isolation_level=None, check_same_thread=False
             )
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
+        except sqlite3.DatabaseError as error:
+            raise self._named(error) from error
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -43,14 +49,26 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """All changes inside happen, and are on disk, or none."""
-        with self._transaction("BEGIN IMMEDIATE", end="COMMIT"):
-            yield
-            self.set("changes", int(self.get("changes")) + 1)
+        try:
+            with self._transaction("BEGIN IMMEDIATE", end="COMMIT"):
+                self.changing = True
+                yield
+                self.set("changes", int(self.get("changes")) + 1)
+        finally:
+            self.changing = self._depth > 0
+            self._written += 1
+
+    def version(self) -> tuple[int, int]:
+        """Another one than before if there was a change since, by whomever."""
+        ((others,),) = self.query("PRAGMA data_version")
+        return self._written, others
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Rows of one statement."""
-        with self._named_errors():
+        try:
             return self._db.execute(sql, parameters).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise self._named(error) from error
 
     def get(self, key: str) -> str:
         """A value of `about`."""
@@ -65,8 +83,10 @@ class Database:
 
     def query_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """One statement for each row of parameters."""
-        with self._named_errors():
+        try:
             self._db.executemany(sql, rows)
+        except sqlite3.DatabaseError as error:
+            raise self._named(error) from error
 
     def close(self) -> None:
         """Close the connection."""
@@ -88,15 +108,11 @@ class Database:
             if self._db.in_transaction:
                 self._db.rollback()
 
-    @contextmanager
-    def _named_errors(self) -> Iterator[None]:
+    def _named(self, error: sqlite3.DatabaseError) -> CcalError:
         """What SQLite says, with the name of the file."""
-        try:
-            yield
-        except sqlite3.OperationalError as error:
-            raise CcalError(f"{self.path}: {error}; nothing was changed.") from error
-        except sqlite3.DatabaseError as error:
-            raise DamagedIndexError(
-                f"{self.path} is damaged: {error}. It holds the truth of the index, which cannot "
-                "be rebuilt without it; build the index again."
-            ) from error
+        if isinstance(error, sqlite3.OperationalError):
+            return CcalError(f"{self.path}: {error}; nothing was changed.")
+        return DamagedIndexError(
+            f"{self.path} is damaged: {error}. It holds the truth of the index, which cannot "
+            "be rebuilt without it; build the index again."
+        )

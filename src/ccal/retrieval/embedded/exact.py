@@ -14,29 +14,35 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["Found", "largest", "nearest", "score"]
+from ccal.retrieval.embedded.scoring import falling, score
 
-_SPARE, _GROUP = 16, 64
-_BLOCK = 1 << 25
-_CHUNK = 1 << 15
+__all__ = ["Found", "largest", "nearest"]
+
+_SPARE, _GROUP = 6, 64
+_FEW = 1 << 18
+"""Entries that `topk` is fastest on as they are."""
+_BLOCK, _CACHED, _ROWS = 1 << 25, 1 << 21, 64
+"""Products held at once: at most; as fit in a cache, but those of some queries at least."""
+_CHUNK = 1 << 13
+"""Vectors of float16 that are converted at once, so that they stay in a cache."""
 
 
 @dataclass
 class Found:
-    """Candidates of q queries, in no order: cosines (q, m) float64 and where they are (q, m) int64.
+    """Candidates of q queries, the best first: cosines (q, m) float64, their places (q, m) int64.
 
     A cosine of -inf says that there is nothing. `more` has all candidates of single queries that
-    have many, as those among equal vectors do.
+    have many, as those among equal vectors do, in no order.
     """
 
     cosines: NDArray[np.float64]
     places: NDArray[np.int64]
     more: dict[int, tuple[NDArray[np.float64], NDArray[np.int64]]] = field(default_factory=dict)
 
-    def through(self, rows: NDArray[np.int64]) -> Found:
-        """The same with rows[place] for each place."""
-        more = {query: (cosines, rows[at]) for query, (cosines, at) in self.more.items()}
-        return Found(self.cosines, rows[self.places], more)
+    def through(self, positions: NDArray[np.int64]) -> Found:
+        """The same with positions[place] for each place."""
+        more = {query: (cosines, positions[at]) for query, (cosines, at) in self.more.items()}
+        return Found(self.cosines, positions[self.places], more)
 
     @classmethod
     def nothing(cls, queries: int) -> Found:
@@ -45,54 +51,57 @@ class Found:
 
 
 def nearest(
-    queries: Tensor, vectors: Tensor, k: int, allowed: NDArray[np.bool_] | None = None
+    queries: NDArray[np.float32],
+    vectors: NDArray[np.floating],
+    k: int,
+    allowed: NDArray[np.bool_] | None = None,
 ) -> Found:
     """The k best cosines of each query at least, and all that equal the k-th.
 
     Args:
-        queries: unit rows (q, d) float32.
+        queries: unit rows (q, d).
         vectors: unit rows (n, d) float32 or float16.
         allowed: which of the vectors count (n,); None for all.
 
-    >>> found = nearest(torch.eye(3)[:1], torch.eye(3), k=1)
-    >>> found.places[0, found.cosines[0].argmax()]
-    np.int64(0)
+    >>> eye = np.eye(3, dtype=np.float32)
+    >>> nearest(eye[1:2], eye, k=1).places[0, 0]
+    np.int64(1)
     """
-    count, dim = vectors.shape
+    count = len(vectors)
     width = min(k + _SPARE, count)
     if not len(queries) or not count:
         return Found.nothing(len(queries))
-    # The error of a product of unit vectors in float32 is below this, by far.
-    slack = 1e-6 + dim * 6e-8
     excluded = None if allowed is None else torch.from_numpy(np.flatnonzero(~allowed))
-    cosines = torch.empty(len(queries), width, dtype=torch.float64)
-    places = torch.empty(len(queries), width, dtype=torch.int64)
+    blocks = []
     more = {}
-    block = max(1, _BLOCK // max(count, width * dim))
+    whole = torch.from_numpy(vectors)
+    block = _block(whole)
+    # Fresh memory costs as much as a product, so that blocks share it.
+    room = torch.empty(block, count) if len(queries) > block else None
     for start in range(0, len(queries), block):
         part = queries[start : start + block]
-        rough = _products(part, vectors)
+        rough = _products(torch.from_numpy(part), whole, room)
         if excluded is not None and len(excluded):
             rough.index_fill_(1, excluded, -torch.inf)
-        values, at = largest(rough, width)
+        values, at = (found.numpy() for found in largest(rough, width))
         fine = score(part, vectors, at)
-        fine[values == -torch.inf] = -torch.inf
-        cosines[start : start + block], places[start : start + block] = fine, at
+        if excluded is not None:
+            fine[values == -np.inf] = -np.inf
+        fine, at = falling(fine, at)
+        blocks.append((fine, at))
         if width < count:
-            kth, last = fine.topk(min(k, width)).values[:, -1], values.amin(1)
-            # Something outside the candidates could be as good, equal vectors for one: look at all.
-            unsure = (last > -torch.inf) & (last + slack >= kth)
-            for row in unsure.nonzero().flatten().tolist():
-                all_at = (rough[row] >= kth[row] - slack).nonzero().squeeze(1)
-                pieces = [
-                    score(part[row : row + 1], vectors, a[None]) for a in all_at.split(_CHUNK)
-                ]
-                more[start + row] = torch.cat(pieces, dim=1)[0].numpy(), all_at.numpy()
-    return Found(cosines.numpy(), places.numpy(), more)
+            kth = fine[:, k - 1]
+            for row in _unsure(values[:, -1], kth, queries.shape[1]):
+                at_all = _above(rough[row], kth[row], queries.shape[1])
+                more[start + row] = score(part[row : row + 1], vectors, at_all)[0], at_all[0]
+    if len(blocks) == 1:
+        return Found(*blocks[0], more)
+    cosines, places = zip(*blocks, strict=True)
+    return Found(np.concatenate(cosines), np.concatenate(places), more)
 
 
 def largest(scores: Tensor, m: int) -> tuple[Tensor, Tensor]:
-    """The m largest entries of each row (q, n) and their positions, in no order.
+    """The m largest entries of each row (q, n), falling, and their positions.
 
     They lie in the m groups whose largest entries are largest; finding those first takes a fraction
     of the time of `topk` over all.
@@ -102,38 +111,60 @@ def largest(scores: Tensor, m: int) -> tuple[Tensor, Tensor]:
     """
     rows, count = scores.shape
     groups = count // _GROUP
-    if groups < 16 * m:
-        best = scores.topk(m, dim=1, sorted=False)
+    if scores.numel() < _FEW or groups < 4 * m:
+        best = scores.topk(m, dim=1)
         return best.values, best.indices
     body = scores[:, : groups * _GROUP].unflatten(1, (groups, _GROUP))
     chosen = body.amax(2).topk(m, dim=1, sorted=False).indices
     inside = body.gather(1, chosen.unsqueeze(2).expand(-1, -1, _GROUP)).flatten(1)
     rest = scores[:, groups * _GROUP :]
-    best = torch.cat((inside, rest), dim=1).topk(m, dim=1, sorted=False)
+    best = torch.cat((inside, rest), dim=1).topk(m, dim=1)
     places = (chosen.unsqueeze(2) * _GROUP + torch.arange(_GROUP)).flatten(1)
     ends = torch.arange(groups * _GROUP, count).expand(rows, -1)
     return best.values, torch.cat((places, ends), dim=1).gather(1, best.indices)
 
 
-def score(queries: Tensor, vectors: Tensor, positions: Tensor) -> Tensor:
-    """Cosines (q, m) float64 of queries (q, d) with vectors at positions (q, m)."""
-    cosines = torch.empty(positions.shape, dtype=torch.float64)
-    # So few at a time that what is gathered stays in the processor's cache.
-    for start in range(0, len(queries), _GROUP):
-        some = slice(start, start + _GROUP)
-        gathered = vectors[positions[some]].double()
-        # A sum along each row, not a matrix product: it adds in the same order wherever it stands.
-        torch.sum(gathered.mul_(queries[some].double().unsqueeze(1)), 2, out=cosines[some])
-    # What is equal but for the order of adding is equal.
-    return cosines.round_(decimals=12)
+def _unsure(last: NDArray[np.float32], kth: NDArray[np.float64], dim: int) -> list[int]:
+    """Queries for which something outside the candidates could be as good as the k-th of them.
+
+    Equal vectors are an example. `last` is the smallest product of a candidate.
+    """
+    unsure = last >= kth - _slack(dim)
+    if not unsure.any():
+        return []
+    found: list[int] = np.flatnonzero(unsure & (last > -np.inf)).tolist()
+    return found
 
 
-def _products(queries: Tensor, vectors: Tensor) -> Tensor:
-    """Products (q, n) float32, of float16 vectors a chunk at a time."""
+def _above(products: Tensor, cosine: float, dim: int) -> NDArray[np.int64]:
+    """Positions (1, m) of all that may reach a cosine, by their products (n,)."""
+    found: NDArray[np.int64] = (products >= cosine - _slack(dim)).nonzero().T.numpy()
+    return found
+
+
+def _slack(dim: int) -> float:
+    """The error of a product of unit vectors in float32 is below this, by far."""
+    return 1e-6 + dim * 6e-8
+
+
+def _block(vectors: Tensor) -> int:
+    """Queries whose products with all vectors are computed at once."""
+    most = max(1, _BLOCK // len(vectors))
+    # Vectors of float16 are converted anew for each block.
+    few = max(_ROWS, _CACHED // len(vectors)) if vectors.dtype == torch.float32 else most
+    return min(few, most)
+
+
+def _products(queries: Tensor, vectors: Tensor, out: Tensor | None) -> Tensor:
+    """Products (q, n) float32, in the first rows of `out` if given; see `_CHUNK`."""
+    if out is not None:
+        out = out[: len(queries)]
     if vectors.dtype == torch.float32:
-        return queries @ vectors.T
-    products = torch.empty(len(queries), len(vectors))
+        return torch.mm(queries, vectors.T, out=out)
+    out = torch.empty(len(queries), len(vectors)) if out is None else out
+    room = torch.empty(min(_CHUNK, len(vectors)), vectors.shape[1])
     for start in range(0, len(vectors), _CHUNK):
-        chunk = vectors[start : start + _CHUNK].float()
-        torch.mm(queries, chunk.T, out=products[:, start : start + _CHUNK])
-    return products
+        some = vectors[start : start + _CHUNK]
+        chunk = room[: len(some)].copy_(some)
+        torch.mm(queries, chunk.T, out=out[:, start : start + _CHUNK])
+    return out

@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import torch
 
 from ccal.errors import CcalError, InputError
+from ccal.retrieval.answers import Answers
 from ccal.retrieval.bound import Bound
 from ccal.retrieval.embedded import places, sealing
+from ccal.retrieval.embedded.current import Current
 from ccal.retrieval.embedded.lock import WriterLock
 from ccal.retrieval.embedded.ranking import ranked
-from ccal.retrieval.embedded.repair import repair
-from ccal.retrieval.embedded.segments import BadSegmentError, Segment
-from ccal.retrieval.embedded.snapshot import Snapshot
+from ccal.retrieval.embedded.records import Catalogue
+from ccal.retrieval.embedded.repair import describe_all
 from ccal.retrieval.embedded.truth import Truth
 from ccal.retrieval.errors import DamagedIndexError
 from ccal.retrieval.filters import Condition
 from ccal.retrieval.home import Batches, Vectors
-from ccal.retrieval.items import Binding, Change, Hit, Item
+from ccal.retrieval.items import Binding, Change, Item
 from ccal.retrieval.refusals import is_an_index
 
 __all__ = ["EmbeddedHome"]
@@ -37,12 +37,12 @@ class EmbeddedHome(Bound):
 
     kind = "embedded"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, lock: WriterLock | None = None) -> None:
         self.folder, self.location = folder, str(folder)
         self._guard = threading.RLock()
-        self._lock = WriterLock(folder / places.LOCK)
+        self._lock = lock or WriterLock(folder / places.LOCK)
         self._truth = Truth(folder / places.TRUTH)
-        self._snapshot: Snapshot | None = None
+        self._current = Current(self._truth, folder, self._lock, self._bind_to_truth)
 
     @classmethod
     def exists(cls, folder: Path) -> bool:
@@ -65,7 +65,9 @@ class EmbeddedHome(Bound):
                     "of it counts. Build it again."
                 )
             home._bind_to_truth()
-            home._check_headers()
+            if home._truth.upgrade():
+                describe_all(home._truth, folder, home._lock)
+            home._current.check_headers()
         return home
 
     @classmethod
@@ -76,6 +78,7 @@ class EmbeddedHome(Bound):
         try:
             with home._truth.writing():
                 if home._truth.is_complete():
+                    home._truth.upgrade()
                     home._clear(replace)
                 else:
                     home._truth.create()
@@ -122,21 +125,15 @@ class EmbeddedHome(Bound):
         k: int,
         where: Sequence[Condition],
         exact: bool,
-    ) -> list[list[Hit]]:
+    ) -> Answers:
         """The k nearest of each query, from one state of the index."""
-        asked = torch.from_numpy(queries)
         with self._guard:
-            # Damage that appears later is answered from the truth, and repaired the next time.
-            if self._snapshot is None or self._snapshot.damaged:
-                self._repair()
-            with self._truth.reading():
-                parts = self._current().parts
-                found = []
-                for modality in modalities:
-                    matching = self._truth.matching(modality, where) if where else None
-                    for part in parts.get(modality, ()):
-                        found.append(part.nearest(asked, k, matching, exact))
-                return ranked(found, len(queries), k, self._truth.facts)
+            state, matching = self._current.state(modalities, where)
+        # From here on nothing changes what is looked at, and threads need not wait.
+        parts = [(part, name) for name in modalities for part in state.parts.get(name, ())]
+        found = [part.nearest(queries, k, matching.get(name), exact) for part, name in parts]
+        catalogue = Catalogue([part.records for part, _ in parts])
+        return ranked(found, catalogue, len(queries), k)
 
     def items(self, ids: Sequence[str]) -> list[Item]:
         """Items by id."""
@@ -184,13 +181,13 @@ class EmbeddedHome(Bound):
                 raise DamagedIndexError(f"{self._truth.path} is damaged: {verdict}.")
             with self._truth.reading():
                 self._truth.vectors("1", [], self.binding.dim, self.binding.dtype)
-            self._snapshot = None
-            self._repair()
+            self._current.forget()
+            self._current.repair()
 
     def close(self) -> None:
         """Close the files; a writer's lock is free again."""
         with self._guard:
-            self._snapshot = None
+            self._current.forget()
             self._truth.close()
             self._lock.release()
 
@@ -201,17 +198,16 @@ class EmbeddedHome(Bound):
         lock.acquire()
         try:
             try:
-                home = cls(folder)
+                home = cls(folder, lock)
                 home._truth.is_complete()
             except DamagedIndexError:
                 if not replace:
                     raise
                 places.remove_truth(folder)
-                home = cls(folder)
+                home = cls(folder, lock)
         except BaseException:
             lock.release()
             raise
-        home._lock = lock
         return home
 
     def _clear(self, replace: bool) -> None:
@@ -231,27 +227,6 @@ class EmbeddedHome(Bound):
                 yield
             sealing.seal_if_due(self._truth, self.folder, self.binding)
 
-    def _current(self) -> Snapshot:
-        """The snapshot of this transaction."""
-        if self._snapshot is None or self._snapshot.changes != int(self._truth.get("changes")):
-            self._bind_to_truth()
-            self._snapshot = Snapshot.read(self._truth, self.folder, self.binding, self._snapshot)
-        return self._snapshot
-
-    def _bind_to_truth(self) -> None:
+    def _bind_to_truth(self) -> Binding:
         self._bind(Binding.from_json(self._truth.get("binding")))
-
-    def _check_headers(self) -> None:
-        for entry in sealing.entries(self._truth):
-            try:
-                Segment(self.folder / f"{entry.name}.vectors")
-            except BadSegmentError:
-                self._repair()
-                return
-
-    def _repair(self) -> None:
-        """Write damaged segments again; if another process writes, the truth answers meanwhile."""
-        with self._truth.reading():
-            damaged = self._current().damaged
-        if damaged:
-            repair(self._truth, self.folder, self.binding, damaged, self._lock)
+        return self.binding

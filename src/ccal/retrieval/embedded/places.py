@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ccal.errors import InputError
-from ccal.retrieval.embedded.segments import sync_folder
+from ccal.retrieval.embedded.files import sync_folder
 from ccal.retrieval.embedded.truth import Truth
 from ccal.retrieval.errors import DamagedIndexError
 

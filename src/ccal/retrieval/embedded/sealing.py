@@ -1,7 +1,8 @@
 """From the truth to segments: new rows become one, small ones become larger ones.
 
-A segment holds the rows of one modality between two numbers. Sealing writes the file first and then
-tells the truth of it, so that a process that dies between the two leaves a file nobody looks at.
+A segment holds the rows of one modality between two numbers. Sealing writes its files first and
+then tells the truth of them, so that a process that dies between the two leaves files nobody looks
+at.
 """
 
 from __future__ import annotations
@@ -9,35 +10,36 @@ from __future__ import annotations
 import secrets
 import warnings
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ccal.errors import CcalError
-from ccal.retrieval.embedded.segments import write_file, write_segment
+from ccal.retrieval.embedded.files import write_file
+from ccal.retrieval.embedded.segments import write_items, write_vectors
 from ccal.retrieval.errors import DamagedIndexError
 from ccal.retrieval.items import Binding
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ccal.retrieval.embedded.truth import Truth
 
-__all__ = [
-    "Entry",
-    "approximate_path",
-    "entries",
-    "numbers",
-    "rewrite",
-    "seal_if_due",
-    "tidy",
-]
+__all__ = ["Entry", "describe", "entries", "numbers", "rewrite", "seal_if_due", "tidy"]
 
 TAIL = 4096
 """Rows that may wait outside of segments; reading them takes milliseconds when an index opens."""
 
+_SPAN = "modality = ? AND row BETWEEN ? AND ?"
+
 
 @dataclass(frozen=True)
 class Entry:
-    """What the truth knows of a segment; `approximate` is the CRC-32 of its faiss file, if any."""
+    """What the truth knows of a segment.
+
+    `approximate` is the CRC-32 of its faiss file, 0 if it has codes instead, None if neither.
+    """
 
     name: str
     modality: str
@@ -45,6 +47,31 @@ class Entry:
     last: int
     count: int
     approximate: int | None
+
+    @property
+    def vectors(self) -> str:
+        """The file of vectors."""
+        return f"{self.name}.vectors"
+
+    @property
+    def items(self) -> str:
+        """The file of records."""
+        return f"{self.name}.items"
+
+    @property
+    def faiss(self) -> str:
+        """The file for approximate search by cells."""
+        return f"{self.name}.faiss"
+
+    @property
+    def codes(self) -> str:
+        """The file for approximate search by binary codes."""
+        return f"{self.name}.codes"
+
+    @property
+    def span(self) -> tuple[str, list[object]]:
+        """The rows it may hold, as a condition and its values."""
+        return _SPAN, [self.modality, self.first, self.last]
 
 
 def entries(truth: Truth) -> list[Entry]:
@@ -57,8 +84,9 @@ def is_due(truth: Truth) -> bool:
     """Whether so much is new or removed that sealing pays."""
     if truth.last_row() - int(truth.get("sealed")) > TAIL:
         return True
-    ((removed,),) = truth.query("SELECT count(*) FROM removed")
-    return removed > TAIL // 4 and any(_is_sparse(truth, entry) for entry in entries(truth))
+    sql = "SELECT (SELECT count(*) FROM removed) + (SELECT count(*) FROM described)"
+    ((stale,),) = truth.query(sql)
+    return stale > TAIL // 4 and any(_is_stale(truth, entry) for entry in entries(truth))
 
 
 def seal_if_due(truth: Truth, folder: Path, binding: Binding, always: bool = False) -> None:
@@ -78,7 +106,7 @@ def seal_if_due(truth: Truth, folder: Path, binding: Binding, always: bool = Fal
 
 
 def numbers(truth: Truth) -> dict[str, int]:
-    """Segments, those with a faiss index, rows outside of any, rows removed from one."""
+    """Segments, those searched approximately, rows outside of any, rows removed from one."""
     known = entries(truth)
     sealed = int(truth.get("sealed"))
     ((waiting,),) = truth.query("SELECT count(*) FROM items WHERE row > ?", [sealed])
@@ -106,7 +134,7 @@ def seal(truth: Truth, folder: Path, binding: Binding) -> None:
             old += merged
             made.append((modality, first, last))
         for entry in own:
-            if entry not in merged and _is_sparse(truth, entry):
+            if entry not in merged and _is_stale(truth, entry):
                 old.append(entry)
                 made.append((modality, entry.first, entry.last))
     _replace(truth, folder, binding, old, made, sealed=last)
@@ -118,17 +146,18 @@ def rewrite(truth: Truth, folder: Path, binding: Binding, entry: Entry) -> None:
     _replace(truth, folder, binding, [entry], [span], sealed=int(truth.get("sealed")))
 
 
+def describe(truth: Truth, folder: Path, entry: Entry, rows: NDArray[np.int64]) -> None:
+    """Write the records of a segment, whose rows (n,) these are, for the writer only."""
+    records = truth.records_of(rows, *entry.span)
+    write_items(folder / entry.items, records, int(truth.get("changes")))
+
+
 def tidy(truth: Truth, folder: Path) -> None:
     """Remove files that a process left which died while sealing, for the writer only."""
     known = {entry.name for entry in entries(truth)}
     for path in [*folder.glob("segment-*"), *folder.glob(".segment-*")]:
         if path.stem not in known:
             path.unlink(missing_ok=True)
-
-
-def approximate_path(folder: Path, name: str) -> Path:
-    """The faiss file of a segment."""
-    return folder / f"{name}.faiss"
 
 
 def _to_merge(own: list[Entry], new: int) -> list[Entry]:
@@ -144,11 +173,14 @@ def _to_merge(own: list[Entry], new: int) -> list[Entry]:
     return merged
 
 
-def _is_sparse(truth: Truth, entry: Entry) -> bool:
-    """Whether more than a quarter of a segment was removed."""
-    sql = "SELECT count(*) FROM removed WHERE modality = ? AND row BETWEEN ? AND ?"
-    ((gone,),) = truth.query(sql, [entry.modality, entry.first, entry.last])
-    return bool(4 * gone > entry.count)
+def _is_stale(truth: Truth, entry: Entry) -> bool:
+    """Whether more than a quarter of a segment was removed, or described anew."""
+    condition, values = entry.span
+    counts = (
+        truth.query(f"SELECT count(*) FROM {table} WHERE {condition}", values)[0][0]
+        for table in ("removed", "described")
+    )
+    return bool(4 * sum(counts) > entry.count)
 
 
 def _replace(
@@ -164,35 +196,48 @@ def _replace(
     with truth.writing():
         for entry in old:
             truth.query("DELETE FROM segments WHERE name = ?", [entry.name])
-        for modality, first, last in spans:
-            sql = "DELETE FROM removed WHERE modality = ? AND row BETWEEN ? AND ?"
-            truth.query(sql, [modality, first, last])
+        for span in spans:
+            truth.query(f"DELETE FROM removed WHERE {_SPAN}", span)
+            truth.query(f"DELETE FROM described WHERE {_SPAN}", span)
         for new in filter(None, made):
             values = [new.name, new.modality, new.first, new.last, new.count, new.approximate]
             truth.query("INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?)", values)
         truth.set("sealed", sealed)
     # A search that has not opened them yet falls back to the truth, as it was for it.
     for entry in old:
-        (folder / f"{entry.name}.vectors").unlink(missing_ok=True)
-        approximate_path(folder, entry.name).unlink(missing_ok=True)
+        for name in (entry.vectors, entry.items, entry.faiss, entry.codes):
+            (folder / name).unlink(missing_ok=True)
 
 
 def _write(
     truth: Truth, folder: Path, binding: Binding, modality: str, first: int, last: int
 ) -> Entry | None:
-    """The rows of a modality between two numbers as a file; None if there are none."""
-    span = "modality = ? AND row BETWEEN ? AND ?"
-    rows, vectors = truth.vectors(span, [modality, first, last], binding.dim, binding.dtype)
+    """The rows of a modality between two numbers as files; None if there are none."""
+    name = f"segment-{secrets.token_hex(6)}"
+    entry = Entry(name, modality, first, last, 0, None)
+    rows, vectors = truth.vectors(*entry.span, binding.dim, binding.dtype)
     if not len(rows):
         return None
-    name = f"segment-{secrets.token_hex(6)}"
-    write_segment(folder / f"{name}.vectors", rows, vectors)
+    write_vectors(folder / entry.vectors, rows, vectors)
+    describe(truth, folder, entry, rows)
     crc = None
     if len(rows) >= binding.approximate_from:
-        from ccal.retrieval.embedded import approximate
+        crc = _write_approximate(folder, entry, vectors, binding.codes)
+    return replace(entry, count=len(rows), approximate=crc)
 
-        if approximate.is_available():
-            content = approximate.build(vectors)
-            write_file(approximate_path(folder, name), [content])
-            crc = zlib.crc32(content)
-    return Entry(name, modality, first, last, len(rows), crc)
+
+def _write_approximate(
+    folder: Path, entry: Entry, vectors: NDArray[np.floating], codes: int | None
+) -> int | None:
+    """The file for approximate search, by codes of so many bits if given; see `Entry`."""
+    from ccal.retrieval.embedded.approximate import build, is_available
+    from ccal.retrieval.embedded.codes import write_codes
+
+    if codes is not None:
+        write_codes(folder / entry.codes, vectors, codes)
+        return 0
+    if not is_available():
+        return None
+    content = build(vectors)
+    write_file(folder / entry.faiss, [content])
+    return zlib.crc32(content)

@@ -1,127 +1,90 @@
-"""Files of vectors: written once, memory-mapped, checked before they answer.
+"""The files of a segment: its vectors, and what is known of their items.
 
-A file is a header of 4096 bytes (JSON, padded with zeros), the row numbers (n,) int64 in rising
-order, padded to 4096 bytes, and the unit vectors (n, dim). The header holds the CRC-32 of all that
-follows it, and ends with its own.
+`NAME.vectors` has the row numbers (n,) int64 in rising order, padded to 4096 bytes, and the unit
+vectors (n, dim). `NAME.items` has where records begin and end (n + 1,) int64, padded likewise, and
+the records, one for each vector in the same order; see `ccal.retrieval.embedded.records`.
 """
 
 from __future__ import annotations
 
-import json
-import mmap
-import os
-import tempfile
-import zlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-__all__ = ["BadSegmentError", "Segment", "write_file", "write_segment"]
+from ccal.retrieval.embedded.files import PAGE, BadFileError, CheckedFile, padding, write_checked
 
-_PAGE = 4096
-_FORMAT = 1
+__all__ = ["ItemsFile", "VectorsFile", "write_items", "write_vectors"]
 
 
-class BadSegmentError(Exception):
-    """A segment is missing or damaged; its content can be had from the truth."""
-
-
-class Segment:
-    """An open segment: `rows` (n,) int64 rising, `vectors` (n, dim) float32 or float16.
-
-    Opening looks at the header and the size of the file, which takes no time; `verify` reads all
-    of it, once, and must come before the first answer.
-    """
+class VectorsFile(CheckedFile):
+    """`rows` (n,) int64 rising, `vectors` (n, dim) float32 or float16."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._verified = False
-        try:
-            with path.open("rb") as file:
-                about = _header(file.read(_PAGE))
-                count, dim = int(about["count"]), int(about["dim"])
-                dtype = np.dtype(str(about["dtype"]))
-                begin = _PAGE + _pad(8 * count)
-                size = begin + count * dim * dtype.itemsize
-                if os.fstat(file.fileno()).st_size != size:
-                    raise ValueError(f"{size:,} bytes expected")
-                # Private and writable: torch warns of memory that it may not write to.
-                self._map = mmap.mmap(file.fileno(), size, mmap.MAP_PRIVATE)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise BadSegmentError(f"{path}: {error}") from error
-        self._crc = about["crc"]
-        self.rows: NDArray[np.int64] = np.frombuffer(self._map, np.int64, count, _PAGE)
-        vectors = np.frombuffer(self._map, dtype, count * dim, begin).reshape(count, dim)
-        self.vectors: Tensor = torch.from_numpy(vectors)
-
-    def verify(self) -> None:
-        """Compare the content with its checksum, the first time."""
-        if self._verified:
-            return
-        if zlib.crc32(memoryview(self._map)[_PAGE:]) != self._crc:
-            raise BadSegmentError(f"{self.path}: the checksum does not match")
-        self._verified = True
+        super().__init__(path, _vectors_size)
+        count, dim = self.about["count"], self.about["dim"]
+        self.rows: NDArray[np.int64] = np.frombuffer(self.map, np.int64, count, PAGE)
+        begin = PAGE + _padded(8 * count)
+        flat = np.frombuffer(self.map, self.about["dtype"], count * dim, begin)
+        self.vectors: NDArray[np.floating] = flat.reshape(count, dim)
 
 
-def write_segment(path: Path, rows: NDArray[np.int64], vectors: NDArray[np.floating]) -> None:
-    """Write a segment that is whole and on disk before it gets its name."""
-    padding = bytes(_pad(rows.nbytes) - rows.nbytes)
+class ItemsFile(CheckedFile, Sequence[bytes]):
+    """Records of `count` items by their position, read when they are asked for.
+
+    They are as the truth had them after `changes` changes; items that were gone by then have an
+    empty record.
+    """
+
+    def __init__(self, path: Path, count: int) -> None:
+        super().__init__(path, _items_size)
+        if self.about["count"] != count:
+            raise BadFileError(f"{path}: {count:,} items expected, got {self.about['count']:,}")
+        self.changes = int(self.about["changes"])
+        # Single entries of a memoryview are had in a fraction of the time of an array's.
+        self._bounds = memoryview(self.map)[PAGE : PAGE + 8 * (count + 1)].cast("q")
+        self._begin = PAGE + _padded(8 * (count + 1))
+
+    def __len__(self) -> int:
+        return len(self._bounds) - 1
+
+    @overload
+    def __getitem__(self, position: int) -> bytes: ...
+    @overload
+    def __getitem__(self, position: slice) -> list[bytes]: ...
+    def __getitem__(self, position: int | slice) -> bytes | list[bytes]:
+        if isinstance(position, slice):
+            return [self[n] for n in range(*position.indices(len(self)))]
+        start, end = self._bounds[position], self._bounds[position + 1]
+        return self.map[self._begin + start : self._begin + end]
+
+
+def write_vectors(path: Path, rows: NDArray[np.int64], vectors: NDArray[np.floating]) -> None:
+    """Write row numbers (n,), rising, and vectors (n, dim)."""
+    about = {"count": len(rows), "dim": vectors.shape[1], "dtype": vectors.dtype.name}
     content = np.ascontiguousarray(vectors).view(np.uint8).data
-    body: list[bytes | memoryview] = [rows.tobytes(), padding, content]
-    crc = 0
-    for part in body:
-        crc = zlib.crc32(part, crc)
-    about = {
-        "format": _FORMAT,
-        "count": len(rows),
-        "dim": vectors.shape[1],
-        "dtype": vectors.dtype.name,
-        "crc": crc,
-    }
-    text = json.dumps(about).encode()
-    header = text.ljust(_PAGE - 4, b"\0")
-    write_file(path, [header + zlib.crc32(header).to_bytes(4, "little"), *body])
+    write_checked(path, about, [rows.tobytes(), bytes(padding(rows.nbytes)), content])
 
 
-def write_file(path: Path, parts: list[bytes | memoryview]) -> None:
-    """Write parts to a file that appears under its name when it is on disk, as the name is then."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            os.fchmod(file.fileno(), 0o644)
-            for part in parts:
-                file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
+def write_items(path: Path, records: Sequence[bytes], changes: int) -> None:
+    """Write records, as the truth has them after a number of changes."""
+    bounds = np.zeros(len(records) + 1, np.int64)
+    np.cumsum([len(record) for record in records], out=bounds[1:])
+    about = {"count": len(records), "bytes": int(bounds[-1]), "changes": changes}
+    body = [bounds.tobytes(), bytes(padding(bounds.nbytes)), b"".join(records)]
+    write_checked(path, about, body)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder last."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def _vectors_size(about: dict[str, Any]) -> int:
+    count, itemsize = int(about["count"]), np.dtype(str(about["dtype"])).itemsize
+    return _padded(8 * count) + count * int(about["dim"]) * itemsize
 
 
-def _header(page: bytes) -> dict[str, Any]:
-    if len(page) < _PAGE or zlib.crc32(page[:-4]) != int.from_bytes(page[-4:], "little"):
-        raise ValueError("the header is damaged")
-    about = json.loads(page[:-4].rstrip(b"\0"))
-    if about["format"] != _FORMAT:
-        raise ValueError(f"format {about['format']}, this version reads {_FORMAT}")
-    return dict(about)
+def _items_size(about: dict[str, Any]) -> int:
+    return _padded(8 * (int(about["count"]) + 1)) + int(about["bytes"])
 
 
-def _pad(size: int) -> int:
-    """The next multiple of a page."""
-    return -(-size // _PAGE) * _PAGE
+def _padded(size: int) -> int:
+    return size + padding(size)

@@ -4,86 +4,42 @@ from __future__ import annotations
 
 import warnings
 import zlib
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from ccal.retrieval.embedded.approximate import Approximate, is_available
-from ccal.retrieval.embedded.exact import Found, nearest, score
-from ccal.retrieval.embedded.sealing import Entry, approximate_path, entries
-from ccal.retrieval.embedded.segments import BadSegmentError, Segment
+from ccal.retrieval.embedded.codes import CodesFile
+from ccal.retrieval.embedded.files import BadFileError
+from ccal.retrieval.embedded.parts import Part
+from ccal.retrieval.embedded.records import Records
+from ccal.retrieval.embedded.sealing import Entry, entries
+from ccal.retrieval.embedded.segments import ItemsFile, VectorsFile
 from ccal.retrieval.embedded.truth import Truth
 from ccal.retrieval.items import Binding
 
-__all__ = ["Part", "Snapshot"]
+__all__ = ["Snapshot"]
 
-# Filters that leave less than this share are searched exactly, on what they leave.
-_SELECTIVE = 0.25
-
-
-@dataclass
-class Part:
-    """Vectors (n, d) of one modality with their row numbers (n,), rising.
-
-    `alive` (n,) says which are still there, None that all are.
-    """
-
-    rows: NDArray[np.int64]
-    vectors: Tensor
-    alive: NDArray[np.bool_] | None = None
-    approximate: Approximate | None = None
-
-    def nearest(
-        self, queries: Tensor, k: int, matching: NDArray[np.int64] | None, exact: bool
-    ) -> Found:
-        """Cosines and row numbers of candidates; of those among `matching` rows (m,) if given."""
-        allowed = self.alive
-        if matching is not None:
-            allowed = np.zeros(len(self.rows), np.bool_)
-            places = np.searchsorted(self.rows, matching)
-            inside = places < len(self.rows)
-            places, matching = places[inside], matching[inside]
-            allowed[places[self.rows[places] == matching]] = True
-            if (chosen := np.flatnonzero(allowed)).size < _SELECTIVE * len(allowed):
-                if not chosen.size:
-                    return Found.nothing(len(queries))
-                inner = nearest(queries, self.vectors[torch.from_numpy(chosen)], k)
-                return inner.through(self.rows[chosen])
-        found: Found | None = None
-        if self.approximate is not None and not exact:
-            found = self._approximate(self.approximate, queries, k, allowed)
-        if found is None:
-            found = nearest(queries, self.vectors, k, allowed)
-        return found.through(self.rows)
-
-    def _approximate(
-        self,
-        index: Approximate,
-        queries: Tensor,
-        k: int,
-        allowed: NDArray[np.bool_] | None,
-    ) -> Found | None:
-        """None if cells did not hold enough for one of the queries."""
-        wanted = min(k, len(self.rows) if allowed is None else int(allowed.sum()))
-        at = index.candidates(queries.numpy(), min(2 * k + 16, len(self.rows)), allowed)
-        if ((at >= 0).sum(1) < wanted).any():
-            return None
-        cosines = score(queries, self.vectors, torch.from_numpy(at.clip(0))).numpy()
-        cosines[at < 0] = -np.inf
-        return Found(cosines, at.clip(0))
+# So few numbers of float16 are kept as float32 in memory, as converting them takes longer than
+# comparing them.
+_SMALL = 1 << 21
 
 
 @dataclass
 class Snapshot:
-    """The state after a number of changes; `damaged` are segments that the truth stood in for."""
+    """The state after a number of changes.
+
+    `damaged` are files, by their names, that the truth stood in for, with their segments. `version`
+    is that of the database, by which one knows that nothing changed.
+    """
 
     changes: int
+    version: tuple[int, int]
     parts: dict[str, list[Part]] = field(default_factory=dict)
-    damaged: list[Entry] = field(default_factory=list)
+    damaged: dict[str, Entry] = field(default_factory=dict)
     _segments: dict[str, Part] = field(default_factory=dict)
 
     @classmethod
@@ -91,52 +47,86 @@ class Snapshot:
         cls, truth: Truth, folder: Path, binding: Binding, previous: Snapshot | None
     ) -> Snapshot:
         """The state of now, inside a transaction; segments that were open before stay open."""
-        snapshot = cls(int(truth.get("changes")))
+        snapshot = cls(int(truth.get("changes")), truth.version())
         for entry in entries(truth):
             part = previous and previous._segments.get(entry.name)
-            if not part:
-                try:
-                    segment = Segment(folder / f"{entry.name}.vectors")
-                    segment.verify()
-                    part = Part(segment.rows, segment.vectors)
-                    part.approximate = _open_approximate(folder, entry)
-                    snapshot._segments[entry.name] = part
-                except BadSegmentError:
-                    snapshot.damaged.append(entry)
-                    span = "modality = ? AND row BETWEEN ? AND ?"
-                    where = [entry.modality, entry.first, entry.last]
-                    part = _from_truth(truth, binding, span, where)
-            else:
+            if part:
                 snapshot._segments[entry.name] = part
-            sql = "SELECT row FROM removed WHERE modality = ? AND row BETWEEN ? AND ?"
-            gone = truth.query(sql, [entry.modality, entry.first, entry.last])
-            alive = ~np.isin(part.rows, np.array(gone, np.int64)) if gone else None
-            part = Part(part.rows, part.vectors, alive, part.approximate)
+            else:
+                part = snapshot._open(truth, folder, binding, entry)
+            part = _as_of_now(part, truth, entry)
             snapshot.parts.setdefault(entry.modality, []).append(part)
         for modality in binding.modalities:
-            tail = _from_truth(
-                truth, binding, "row > ? AND modality = ?", [int(truth.get("sealed")), modality]
-            )
-            if len(tail.rows):
-                snapshot.parts.setdefault(modality, []).append(tail)
+            tail = ("row > ? AND modality = ?", [int(truth.get("sealed")), modality])
+            part = _from_truth(truth, binding, modality, *tail)
+            if len(part.rows):
+                snapshot.parts.setdefault(modality, []).append(part)
         return snapshot
 
+    def _open(self, truth: Truth, folder: Path, binding: Binding, entry: Entry) -> Part:
+        """A segment, from the truth where its files are not to be trusted."""
+        try:
+            file = VectorsFile(folder / entry.vectors)
+            file.verify()
+        except BadFileError:
+            self.damaged[entry.vectors] = entry
+            return _from_truth(truth, binding, entry.modality, *entry.span)
+        part = Part(file.rows, _wide(file.vectors), Records(entry.modality, []))
+        part.approximate = _open_approximate(folder, entry, binding)
+        try:
+            items = ItemsFile(folder / entry.items, entry.count)
+            items.verify()
+        except BadFileError:
+            self.damaged[entry.items] = entry
+        else:
+            # One that was written again since this transaction began lacks what was removed since.
+            if items.changes <= self.changes:
+                part.records = Records(entry.modality, items)
+                self._segments[entry.name] = part
+                return part
+        part.records = Records(entry.modality, truth.records_of(file.rows, *entry.span))
+        return part
 
-def _from_truth(truth: Truth, binding: Binding, condition: str, values: list[object]) -> Part:
+
+def _as_of_now(part: Part, truth: Truth, entry: Entry) -> Part:
+    """A segment without what was removed since, and with what was described anew."""
+    condition, values = entry.span
+    gone = truth.query(f"SELECT row FROM removed WHERE {condition}", values)
+    alive = ~np.isin(part.rows, np.array(gone, np.int64)) if gone else None
+    rows, records = truth.records(f"row IN (SELECT row FROM described WHERE {condition})", values)
+    positions = np.searchsorted(part.rows, rows).tolist()
+    changed = dict(zip(positions, records, strict=True))
+    return replace(part, alive=alive, records=replace(part.records, changed=changed))
+
+
+def _from_truth(
+    truth: Truth, binding: Binding, modality: str, condition: str, values: list[object]
+) -> Part:
     rows, vectors = truth.vectors(condition, values, binding.dim, binding.dtype)
-    return Part(rows, torch.from_numpy(vectors))
+    records = Records(modality, truth.records_of(rows, condition, values))
+    return Part(rows, _wide(vectors), records)
 
 
-def _open_approximate(folder: Path, entry: Entry) -> Approximate | None:
-    """The faiss index of a segment, if it has one that is whole and faiss is installed."""
-    if entry.approximate is None or not is_available():
+def _wide(vectors: NDArray[np.floating]) -> NDArray[np.floating]:
+    return vectors.astype(np.float32, copy=False) if vectors.size <= _SMALL else vectors
+
+
+def _open_approximate(
+    folder: Path, entry: Entry, binding: Binding
+) -> Approximate | CodesFile | None:
+    """The codes of a segment, or its faiss index if faiss is installed; if it is whole."""
+    if entry.approximate is None:
         return None
-    path = approximate_path(folder, entry.name)
-    try:
+    path = folder / (entry.faiss if binding.codes is None else entry.codes)
+    with suppress(BadFileError, OSError):
+        if binding.codes is not None:
+            codes = CodesFile(path)
+            codes.verify()
+            return codes
+        if not is_available():
+            return None
         content = path.read_bytes()
-    except OSError:
-        content = b""
-    if zlib.crc32(content) != entry.approximate:
-        warnings.warn(f"{path} is missing or damaged: search is exact, and slower.", stacklevel=2)
-        return None
-    return Approximate(content)
+        if zlib.crc32(content) == entry.approximate:
+            return Approximate(content)
+    warnings.warn(f"{path} is missing or damaged: search is exact, and slower.", stacklevel=2)
+    return None

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccal.retrieval.embedded.database import Database
+from ccal.retrieval.embedded.records import pack
 from ccal.retrieval.errors import DamagedIndexError
 from ccal.retrieval.filters import Condition, sqlite_condition
-from ccal.retrieval.hits import Facts
 from ccal.retrieval.items import Change, Item
 from ccal.retrieval.refusals import id_taken, in_order
 
@@ -32,13 +32,21 @@ CREATE TABLE segments (
 CREATE TABLE counts (modality TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE removed (row INTEGER PRIMARY KEY, modality TEXT NOT NULL);
 """
+# A trigger, so that no way to change an item leaves it out.
+_DESCRIBED = (
+    "CREATE TABLE IF NOT EXISTS described (row INTEGER PRIMARY KEY, modality TEXT NOT NULL)",
+    "CREATE TRIGGER IF NOT EXISTS describe AFTER UPDATE OF id, metadata, file ON items "
+    "WHEN new.row <= (SELECT CAST(value AS INTEGER) FROM about WHERE key = 'sealed') "
+    "BEGIN INSERT OR IGNORE INTO described VALUES (new.row, new.modality); END",
+)
 
 
 class Truth(Database):
     """Rows of vectors never change and never come back.
 
     `about` holds the binding, `changes` (a counter that every change raises), and `sealed`: rows up
-    to this number are in segments, those after it are not.
+    to this number are in segments, those after it are not. `removed` and `described` are rows that
+    segments have, or describe, otherwise.
     """
 
     def is_complete(self) -> bool:
@@ -48,10 +56,19 @@ class Truth(Database):
 
     def create(self) -> None:
         """Make the tables, inside a transaction."""
-        for statement in filter(str.strip, _SCHEMA.split(";")):
+        for statement in (*filter(str.strip, _SCHEMA.split(";")), *_DESCRIBED):
             self.query(statement)
         self.set("changes", 0)
         self.set("sealed", 0)
+
+    def upgrade(self) -> bool:
+        """Make what earlier versions had not; whether there was need."""
+        if self.query("SELECT 1 FROM sqlite_master WHERE name = 'describe'"):
+            return False
+        with self.writing():
+            for statement in _DESCRIBED:
+                self.query(statement)
+        return True
 
     def insert(self, items: Sequence[Item], vectors: NDArray[np.floating]) -> None:
         """Add items; one whose id exists is refused."""
@@ -103,15 +120,35 @@ class Truth(Database):
 
     def items(self, rows: Iterable[int]) -> dict[int, Item]:
         """Items by row number."""
-        return {row: Item(*facts) for row, facts in self.facts(rows).items()}
-
-    def facts(self, rows: Iterable[int]) -> dict[int, Facts]:
-        """What an `Item` is made of, by row number."""
         sql = f"SELECT row, id, modality, metadata, file FROM items WHERE {_among('row')}"
         return {
-            row: (id, modality, {} if facts == "{}" else json.loads(facts), file)
+            row: Item(id, modality, json.loads(facts), file)
             for row, id, modality, facts, file in self.query(sql, [_list(rows)])
         }
+
+    def records(
+        self, condition: str, parameters: Sequence[Any]
+    ) -> tuple[NDArray[np.int64], list[bytes]]:
+        """Row numbers (n,), rising, and records of the items that meet a condition."""
+        columns = ", ".join(f"CAST({name} AS BLOB)" for name in ("id", "metadata", "file"))
+        found = self.query(
+            f"SELECT row, {columns} FROM items WHERE {condition} ORDER BY row", parameters
+        )
+        rows = np.array([row for row, *_ in found], np.int64)
+        return rows, [pack(*parts) for _, *parts in found]
+
+    def records_of(
+        self, rows: NDArray[np.int64], condition: str, parameters: Sequence[Any]
+    ) -> list[bytes]:
+        """The same for these rows (n,), rising, all that is left of which meets the condition.
+
+        Those that are gone have an empty record.
+        """
+        left, records = self.records(condition, parameters)
+        aligned = [b""] * len(rows)
+        for position, record in zip(np.searchsorted(rows, left).tolist(), records, strict=True):
+            aligned[position] = record
+        return aligned
 
     def matching(self, modality: str, where: Sequence[Condition]) -> NDArray[np.int64]:
         """Row numbers (n,), rising, of items that meet all conditions."""
@@ -157,7 +194,7 @@ class Truth(Database):
 
     def clear(self) -> None:
         """Take everything out."""
-        for table in ("items", "vectors", "segments", "removed", "counts"):
+        for table in ("items", "vectors", "segments", "removed", "described", "counts"):
             self.query(f"DELETE FROM {table}")
         self.set("sealed", self.last_row())
 

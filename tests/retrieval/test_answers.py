@@ -1,0 +1,79 @@
+"""Lazy answers behave as the lists that they stand for."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from ccal.retrieval import Hit
+from ccal.retrieval.answers import Answers, Hits
+from ccal.retrieval.hits import Facts
+
+SCORES = np.array([[0.9, 0.5, 0.1], [0.8, 0.2, -np.inf], [-np.inf] * 3])
+PLACES = np.array([[4, 2, 0], [1, 3, 0], [0, 0, 0]])
+
+
+def read(place: int) -> Facts:
+    return f"image-{place}", "image", {"n": place}, None if place % 2 else f"{place}.jpg"
+
+
+@pytest.fixture
+def answers() -> Answers:
+    return Answers(SCORES, PLACES, np.array([3, 2, 0]), read)
+
+
+def expected(query: int, count: int) -> list[Hit]:
+    return [
+        Hit(f"image-{place}", score, "image", {"n": place}, read(place)[3])
+        for score, place in zip(SCORES[query].tolist(), PLACES[query].tolist(), strict=True)
+    ][:count]
+
+
+def test_they_equal_lists(answers: Answers) -> None:
+    lists = [expected(0, 3), expected(1, 2), []]
+    assert answers == lists
+    assert lists == answers
+    assert answers != lists[:2]
+    assert answers == Answers(SCORES, PLACES, np.array([3, 2, 0]), read)
+    assert answers[0] == expected(0, 3) != answers[1]
+    assert answers != "text"
+    assert [list(hits) for hits in answers] == lists
+    assert repr(answers) == repr(lists)
+    whole = Answers(SCORES[:1], PLACES[:1], None, read)
+    assert whole == lists[:1]
+
+
+def test_positions_and_slices(answers: Answers) -> None:
+    hits = answers[0]
+    assert isinstance(hits, Hits)
+    assert (len(answers), len(hits), len(answers[-1])) == (3, 3, 0)
+    assert (hits[0].id, hits[-1].id) == ("image-4", "image-0")
+    assert hits[1:] == expected(0, 3)[1:]
+    assert hits[::-1] == expected(0, 3)[::-1]
+    assert answers[1:] == [expected(1, 2), []]
+    assert hits[1] in hits
+    assert hits.index(hits[1]) == 1
+    assert not answers[2]
+    with pytest.raises(IndexError):
+        hits[3]
+    with pytest.raises(IndexError):
+        answers[3]
+    with pytest.raises(TypeError):
+        hash(hits)
+
+
+def test_they_travel(answers: Answers) -> None:
+    again = pickle.loads(pickle.dumps(answers))
+    assert again == answers
+    assert type(again) is list
+    assert json.loads(json.dumps([asdict(hit) for hit in answers[1]]))[0] == {
+        "id": "image-1",
+        "score": 0.8,
+        "modality": "image",
+        "metadata": {"n": 1},
+        "file": None,
+    }

@@ -1,0 +1,278 @@
+"""What is known of items, from files beside the vectors: always as the truth has it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import signal
+import sqlite3
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ccal import DualEncoder
+from ccal.retrieval import Index
+from ccal.retrieval.embedded import scoring, sealing
+from ccal.retrieval.embedded.lock import WriterLock
+from ccal.retrieval.embedded.segments import ItemsFile, write_items
+from ccal.retrieval.embedding import unit_vectors
+from tests.retrieval.conftest import DIM, rows
+from tests.retrieval.test_kill import CONTEXT
+
+
+@pytest.fixture
+def location(model: DualEncoder, tmp_path: Path) -> Path:
+    """An index of 40 images, closed."""
+    facts = [{"n": n, "ä": "ö\n"} for n in range(40)]
+    files = [f"{n}.jpg" for n in range(40)]
+    options: dict[str, Any] = {"modality": "image", "metadata": facts, "files": files}
+    Index.build(tmp_path / "index", model, rows(40), **options).close()
+    return tmp_path / "index"
+
+
+def found(index: Index) -> dict[str, Any]:
+    """Metadata and file by id, as a search gives them."""
+    hits = index.search_vectors(rows(1, width=DIM)[0], k=100)
+    return {hit.id: (hit.metadata, hit.file) for hit in hits}
+
+
+def known(index: Index) -> dict[str, Any]:
+    """The same, as the truth has them."""
+    return {item.id: (item.metadata, item.file) for item in index.get(index.ids())}
+
+
+def items_file(location: Path) -> Path:
+    (path,) = location.glob("segment-*.items")
+    return path
+
+
+def make_old(location: Path) -> None:
+    """Take away what the version before files of items had not."""
+    items_file(location).unlink()
+    database = sqlite3.connect(location / "truth.sqlite")
+    database.execute("DROP TRIGGER describe")
+    database.execute("DROP TABLE described")
+    database.commit()
+    database.close()
+
+
+def test_hits_stay_as_they_were(location: Path) -> None:
+    index = Index.open(location)
+    before = known(index)
+    queries = rows(3, seed=1, width=DIM)
+    answers = index.search_vectors(queries, k=40)
+    index.update(["image-1"], metadata=[{"new": True}])
+    index.remove(["image-2"])
+    index.add_vectors("image", rows(30, seed=2, width=DIM))
+    index.close()
+    assert {hit.id: (hit.metadata, hit.file) for hit in answers[2]} == before
+
+
+def test_metadata_that_changes(location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sealing, "TAIL", 16)
+    with Index.open(location) as index, Index.open(location) as reader:
+        order = index.ids()
+        for number in range(1, 30, 7):
+            index.update([f"image-{number}"], metadata=[{"new": number}], files=["new.jpg"])
+            assert found(index) == found(reader) == known(index)
+        truth = index._home._truth  # type: ignore[attr-defined]
+        assert truth.query("SELECT row FROM described") == [(1,), (8,), (15,), (22,), (29,)]
+        # So much has changed that a new segment pays.
+        index.update([f"image-{n}" for n in range(1, 13)], metadata=[{"n": -n} for n in range(12)])
+        assert truth.query("SELECT row FROM described") == []
+        assert found(index) == found(reader) == known(index)
+        assert index.ids() == order
+        index.check()
+
+
+@pytest.mark.parametrize("harm", ["cut", "flip", "header", "gone", "count"])
+def test_a_damaged_file_is_named_and_written_again(location: Path, harm: str) -> None:
+    with Index.open(location) as index:
+        index.remove(["image-3", "image-40"])
+        index.update(["image-5"], metadata=[{"five": 5}])
+    path = items_file(location)
+    content = bytearray(path.read_bytes())
+    if harm == "cut":
+        path.write_bytes(content[:-1])
+    elif harm == "flip":
+        content[-20] ^= 1
+        path.write_bytes(content)
+    elif harm == "header":
+        content[5] ^= 1
+        path.write_bytes(content)
+    elif harm == "gone":
+        path.unlink()
+    else:
+        write_items(path, [b"a\0{}"] * 7, 0)
+    with (
+        pytest.warns(UserWarning, match=rf"{path.name} was missing or damaged"),
+        Index.open(location) as index,
+    ):
+        assert found(index) == known(index)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with Index.open(location) as index:
+            assert found(index) == known(index)
+            assert len(found(index)) == 38
+            # Written again with nothing in the places of what was removed.
+            assert ItemsFile(path, 40)[2] == b""
+
+
+def test_a_damaged_file_while_another_process_writes(location: Path) -> None:
+    with Index.open(location) as writer:
+        writer.remove(["image-1"])
+        items_file(location).unlink()
+        with Index.open(location) as reader:
+            assert found(reader) == known(reader)
+        with pytest.warns(UserWarning, match="written again"):
+            assert found(writer) == known(writer)
+
+
+def test_a_file_from_the_future_is_not_used(location: Path) -> None:
+    """A reader's transaction may be older than a file that was written again meanwhile."""
+    write_items(items_file(location), [b"nobody\0{}"] * 40, changes=10**6)
+    with Index.open(location) as index:
+        assert found(index) == known(index)
+
+
+def test_a_folder_of_an_earlier_version(location: Path) -> None:
+    make_old(location)
+    with pytest.warns(UserWarning, match="made by an earlier version"):
+        index = Index.open(location)
+    with index:
+        assert found(index) == known(index)
+        index.update(["image-5"], metadata=[{"five": 5}])
+        index.remove(["image-6"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with Index.open(location) as index:
+            assert found(index) == known(index)
+            assert found(index)["image-5"][0] == {"five": 5}
+            index.check()
+
+
+def test_an_earlier_version_while_another_process_writes(location: Path) -> None:
+    make_old(location)
+    lock = WriterLock(location / "writer.lock")
+    lock.acquire()
+    with Index.open(location) as index:
+        assert found(index) == known(index)
+    lock.release()
+    with pytest.warns(UserWarning, match="written again"), Index.open(location) as index:
+        assert found(index) == known(index)
+
+
+def test_replacing_an_earlier_version(location: Path, model: DualEncoder) -> None:
+    make_old(location)
+    with Index.build(location, model, rows(3), modality="image", replace=True) as index:
+        index.update(["image-1"], metadata=[{"new": True}])
+        assert found(index) == known(index)
+
+
+def test_random_changes_of_metadata(
+    location: Path, monkeypatch: pytest.MonkeyPatch, model: DualEncoder
+) -> None:
+    monkeypatch.setattr(sealing, "TAIL", 12)
+    rng = random.Random(0)
+    index, reader = Index.open(location, model), Index.open(location)
+    for step in range(120):
+        ids = index.ids()
+        some = rng.sample(ids, min(len(ids), rng.randint(1, 5)))
+        action = rng.choice(["describe", "describe", "add", "remove", "move", "reopen"])
+        facts = [{"step": step, "n": n} for n in range(len(some))]
+        if action == "describe":
+            index.update(some, metadata=facts)
+        elif action == "add":
+            new = [f"new {step} {n}" for n in range(len(some))]
+            index.add_vectors("image", rows(len(some), width=DIM), metadata=facts, ids=new)
+        elif action == "remove" and len(ids) > 10:
+            index.remove(some)
+        elif action == "move":
+            index.update(some, rows(len(some), seed=step), metadata=facts)
+        elif action == "reopen":
+            index.close()
+            index = Index.open(location, model)
+        assert found(index) == found(reader) == known(index)
+    index.close()
+    reader.close()
+
+
+def describe_until_killed(location: Path, seed: int, begun: Any) -> None:
+    sealing.TAIL = 12
+    rng = random.Random(seed)
+    with Index.open(location) as index:
+        for step in itertools.count():
+            some = rng.sample(index.ids(), 4)
+            index.update(some, metadata=[{"seed": seed, "step": step}] * 4, files=["new.jpg"] * 4)
+            if step % 5 == 0:
+                index.add_vectors("image", rows(8, seed=step, width=DIM))
+                index.remove(rng.sample(index.ids(), 8))
+            begun.set()
+
+
+def test_kills_while_items_are_described(location: Path) -> None:
+    with Index.open(location) as reader:
+        for seed in range(8):
+            begun = CONTEXT.Event()
+            process = CONTEXT.Process(target=describe_until_killed, args=(location, seed, begun))
+            process.start()
+            begun.wait()
+            end = time.monotonic() + 0.05 + 0.1 * random.Random(seed).random()
+            while time.monotonic() < end:
+                assert len(found(reader)) % 8 == 0
+            assert process.pid is not None
+            os.kill(process.pid, signal.SIGKILL)
+            process.join()
+            with Index.open(location) as index:
+                assert found(reader) == found(index) == known(index)
+                index.check()
+
+
+def test_a_search_in_the_middle_of_a_change(location: Path, model: DualEncoder) -> None:
+    def look_and_fail(*_: int) -> None:
+        found(index)
+        raise KeyboardInterrupt
+
+    with Index.open(location, model) as index:
+        with pytest.raises(KeyboardInterrupt):
+            index.add("image", rows(20, seed=1), progress=look_and_fail)
+        assert found(index) == known(index)
+        assert len(found(index)) == 40
+        index.add("image", rows(20, seed=1), progress=lambda *_: print(len(found(index))))
+        assert len(found(index)) == 60
+
+
+@pytest.mark.parametrize("dim", [1, 7, 128, 200])
+@pytest.mark.parametrize("held", [1 << 12, 1 << 19])
+def test_scores_depend_on_query_and_vector_only(
+    dim: int, held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scoring, "_BYTES", held)
+    vectors = unit_vectors(rows(500, width=dim), dim, "vectors")
+    vectors[1::2] = vectors[::2]
+    queries = unit_vectors(rows(90, seed=1, width=dim), dim, "vectors")
+    everywhere = np.tile(np.arange(500), (90, 1))
+    together = scoring.score(queries, vectors, everywhere)
+    assert (together[:, 1::2] == together[:, ::2]).all()
+    for query in range(0, 90, 17):
+        alone = scoring.score(queries[query : query + 1], vectors, np.array([[7]]))
+        assert alone[0, 0] == together[query, 7]
+    exact = queries.astype(np.float64) @ vectors.astype(np.float64).T
+    np.testing.assert_allclose(together, exact, atol=2e-12)
+
+
+def test_unit_vectors_of_any_size_and_form() -> None:
+    wanted = unit_vectors([3.0, 4.0], 2, "v")
+    for form in ([3e-160, 4e-160], [3e160, 4e160], np.array([[3, 4]]), torch.tensor([3.0, 4.0])):
+        np.testing.assert_allclose(unit_vectors(form, 2, "v"), wanted, rtol=1e-7)
+    half = torch.tensor([[3.0, 4.0]], dtype=torch.bfloat16, requires_grad=True)
+    np.testing.assert_allclose(unit_vectors(half, 2, "v"), wanted, rtol=1e-7)
+    assert unit_vectors(np.empty((0, 2)), 2, "v").shape == (0, 2)
+    turned = np.asfortranarray(rows(50, width=DIM))
+    assert (unit_vectors(turned, DIM, "v") == unit_vectors(rows(50, width=DIM), DIM, "v")).all()
