@@ -34,23 +34,18 @@ from ccal.training import (
 
 RESULTS = Path(__file__).with_name("cub.json")
 
-# Pairs of neighbouring words are features too; with ridges and share that were chosen without them.
-PAIRS: dict[str, Any] = {
-    "pair_count": 100,
-    "ridges": ((1.0, 0.1), (3.0, 1.0)),
-    "class_shares": (0.5,),
-}
 # Linear methods, with what may be chosen on the validation classes: plain CCA, with dimension and
-# weighting chosen too, with neighbours; ours without and with neighbours; both with pairs of words.
+# weighting chosen too, with neighbours, with pairs of words; ours with single words and with pairs,
+# each without and with neighbours.
 LINEAR = {
     "linear": ZeroShotOptions.classic(),
     "linear-tuned": ZeroShotOptions.classic(dims=(32, 64, 96), powers=(0.0, 1.0, 2.0)),
     "linear-neighbours": ZeroShotOptions.classic(neighbours=(10, 20, 30, 40)),
+    "linear-pairs": ZeroShotOptions.classic(pair_count=100),
+    "words-single": ZeroShotOptions(neighbours=(1,), pair_count=0),
+    "words": ZeroShotOptions(pair_count=0),
     "ours-single": ZeroShotOptions(neighbours=(1,)),
     "ours": ZeroShotOptions(),
-    "linear-pairs": ZeroShotOptions.classic(pair_count=100),
-    "pairs-single": ZeroShotOptions(neighbours=(1,), **PAIRS),
-    "pairs": ZeroShotOptions(**PAIRS),
 }
 # The same loss in both directions for all, so that the comparison is fair.
 NETWORKS = {

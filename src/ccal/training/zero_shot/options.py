@@ -31,7 +31,7 @@ class ZeroShotOptions:
     powers: tuple[float, ...] = (0.0, 1.0, 2.0)
     class_shares: tuple[float, ...] = (0.0, 0.5)
     neighbours: tuple[int, ...] = (10, 20, 30, 40)
-    pair_count: int = 0
+    pair_count: int = 100
     root: bool = True
     k: int = 50
 
@@ -44,6 +44,7 @@ class ZeroShotOptions:
             "powers": (0.0,),
             "class_shares": (0.0,),
             "neighbours": (1,),
+            "pair_count": 0,
             "root": False,
         }
         return cls(**{**plain, **changes})
