@@ -63,6 +63,9 @@ def command(
         Small,
         typer.Option(help="The small set: the paper's number of tunes (47), or of pairs (27,000)."),
     ] = Small.tunes,
+    margin: Annotated[
+        float, typer.Option(min=0, help="Of the ranking loss; 0.7 in the paper.")
+    ] = 0.7,
     seed: Annotated[int, typer.Option(min=0, help="Of weights and shuffling.")] = 0,
 ) -> None:
     """Train the paper's networks on sheet music and sound, and print its table with ours.
@@ -88,7 +91,7 @@ def command(
     else:
         progress = progress_line("rendering tunes")
         store = build_store(read_tunes(tunes), out / "store", progress=progress)
-    budget = Budget(epochs, batch_size, epoch_pairs, stride, small.value)
+    budget = Budget(epochs, batch_size, epoch_pairs, stride, small.value, margin)
     found = {}
     for name in wanted:
         note(f"{experiment}, {name}:")
