@@ -26,7 +26,7 @@ import torch
 
 from benchmarks.codes_measures import BYTES, Both, Row, Task, code_rows, measure
 from benchmarks.codes_tables import draw, tables
-from benchmarks.flickr8k import subset
+from benchmarks.flickr8k import rows_of
 from ccal.codes import BinaryCodes
 from ccal.data import Table, read_table
 from ccal.data.music import JoinedPairs, SheetAudioPairs, SheetAudioStore, ThinnedPairs
@@ -41,7 +41,7 @@ def flickr8k_model(method: str, seed: int, pairs: Table, models: Path | None) ->
     place = models / f"{method}-{seed}" if models else None
     if place and place.exists():
         return load(place)
-    training, valid, _ = subset(pairs, 6000, seed)
+    training, valid = (pairs.pairs[rows] for rows in rows_of(pairs, 6000, seed)[:2])
     options: dict[str, Any] = {"dim": 256} if method == "linear" else {}
     settings = Settings.preset("default", method=method, seed=seed, **options)
     model = train(settings, training, valid, progress=False).model

@@ -13,7 +13,6 @@ table is shown.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import time
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.hashes import hash_of
 from ccal.data import Pairs, Split, disjoint_split, read_table
 from ccal.evaluation import ClassReport
 from ccal.training import (
@@ -123,10 +123,6 @@ def table(found: dict[str, Any]) -> str:
         cells = [f"{ap.mean():.1f}{spread}", *(f"{values.mean():.1f}" for values in others)]
         lines.append("| " + " | ".join([name, *cells, str(len(runs))]) + " |")
     return "\n".join(lines)
-
-
-def hash_of(*parts: bytes) -> str:
-    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
 
 def split_hash(pairs: Pairs, split: Split) -> str:

@@ -24,7 +24,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.cub import RESULTS, hash_of, read_cub, split_hash, split_of
+from benchmarks.cub import RESULTS, read_cub, split_hash, split_of
+from benchmarks.hashes import hash_of
 from benchmarks.retrieval_figure import retrieval_figure
 from ccal.data import Pairs
 from ccal.errors import InputError

@@ -11,7 +11,6 @@ they are shown as a table, and drawn with `--figures docs/results`.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import time
 from pathlib import Path
@@ -19,8 +18,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from ccal.data import Pairs, Table, random_split, read_table
+from benchmarks.hashes import hash_of
+from ccal.data import Table, random_split, read_table
 from ccal.evaluation import Direction, Measures, Report
 from ccal.reports import comparison_plot
 from ccal.training import Settings, evaluate, train
@@ -46,15 +47,14 @@ def settings_of(name: str, seed: int) -> Settings:
     return Settings.preset(preset, **METHODS[name], seed=seed)
 
 
-def subset(table: Table, size: int, seed: int) -> tuple[Pairs, Pairs, Pairs]:
-    """Training, validation and test pairs."""
+def rows_of(table: Table, size: int, seed: int) -> list[NDArray[np.int64]]:
+    """Rows for training, validation (a tenth of `size` official training rows) and test."""
     assert table.split is not None
     rows = np.flatnonzero(table.split == "train")
     if size < len(rows):
         rows = rows[random_split(len(rows), valid=0, test=size, seed=seed).test]
     split = random_split(len(rows), valid=0.1, test=0, seed=seed)
-    test = table.pairs[np.flatnonzero(table.split == "valid")]
-    return table.pairs[rows[split.train]], table.pairs[rows[split.valid]], test
+    return [rows[split.train], rows[split.valid], np.flatnonzero(table.split == "valid")]
 
 
 def table(found: dict[str, Any]) -> str:
@@ -113,7 +113,7 @@ def main() -> None:
     pairs = read_table(
         source, {"image": features, "text": "captions"}, split="split", captions="concatenate"
     )
-    data = hashlib.sha256(source.read_bytes() + features.tobytes()).hexdigest()[:16]
+    data = hash_of(source.read_bytes(), features.tobytes())
     for size in map(int, arguments.sizes.split(",")):
         for name in arguments.methods.split(","):
             for seed in map(int, arguments.seeds.split(",")):
@@ -121,11 +121,13 @@ def main() -> None:
                 if key in found:
                     continue
                 started = time.perf_counter()
-                training, valid, test = subset(pairs, size, seed)
+                rows = rows_of(pairs, size, seed)
+                training, valid, test = (pairs.pairs[part] for part in rows)
                 trained = train(settings_of(name, seed), training, valid)
                 report = evaluate(trained.model, test, bootstrap=0)
                 found[key] = {
                     "data": data,
+                    "split": hash_of(*(part.tobytes() for part in rows)),
                     "image -> text": report.x_to_y.measures.as_dict(),
                     "text -> image": report.y_to_x.measures.as_dict(),
                     "facts": trained.facts,
