@@ -43,7 +43,11 @@ def test_finished_is_said_last(run: Run) -> None:
     run.model_folder.mkdir()
     assert not run.finished
     run.finish({"part": "test"})
-    assert Run.open(run.path).evaluation() == {"part": "test"}
+    assert Run.open(run.path).evaluation() == {
+        "part": "test",
+        "data_sha256": "a",
+        "split_sha256": "b",
+    }
 
 
 def test_nothing_is_overwritten(run: Run) -> None:

@@ -15,13 +15,13 @@ from ccal.errors import InputError
 __all__ = ["write_atomically", "write_described"]
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file that appears under its name only when it is complete and on disk."""
+def write_atomically(path: Path, *parts: bytes | memoryview) -> None:
+    """Write parts to a file that appears under its name only when it is complete and on disk."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         os.fchmod(handle, 0o666 & ~_umask())
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

@@ -28,10 +28,24 @@ if TYPE_CHECKING:
     from ccal.sources import Source
     from ccal.training import Settings
 
-__all__ = ["Run", "differences"]
+__all__ = ["Run", "differences", "fingerprints", "hashes"]
 
 _FORMAT = 1
 _TABLES = ("run", "train", "data", "found")
+
+
+def hashes(found: Mapping[str, Any]) -> dict[str, str]:
+    """Of what `Data.facts` found: the SHA-256 of data and split, for files of results."""
+    return {name: found[name] for name in ("data_sha256", "split_sha256")}
+
+
+def fingerprints(found: Mapping[str, Any]) -> str:
+    """The same for people.
+
+    >>> fingerprints({"data_sha256": "6522a4c77e54eb9b0", "split_sha256": "601041599e084a231"})
+    'data 6522a4c77e54eb9b, split 601041599e084a23'
+    """
+    return f"data {found['data_sha256'][:16]}, split {found['split_sha256'][:16]}"
 
 
 @dataclass(frozen=True)
@@ -156,8 +170,8 @@ class Run:
         return content
 
     def finish(self, evaluation: Mapping[str, Any]) -> None:
-        """Write evaluation.json, which marks the run as finished."""
-        text = json.dumps(evaluation, indent=1) + "\n"
+        """Write evaluation.json, which marks the run as finished, with what data it is about."""
+        text = json.dumps({**hashes(self.found), **evaluation}, indent=1) + "\n"
         write_atomically(self.path / "evaluation.json", text.encode())
 
     def check_unchanged(self, found: Mapping[str, Any]) -> None:

@@ -88,6 +88,25 @@ def rows(count: int, seed: int = 0, width: int = 6) -> NDArray[np.float32]:
     return np.random.default_rng(seed).normal(size=(count, width)).astype(np.float32)
 
 
+def damage(path: Path, harm: str) -> None:
+    """Do to a file what crashes and bad disks do."""
+    content = bytearray(path.read_bytes())
+    if harm == "gone":
+        path.unlink()
+        return
+    if harm == "cut":
+        content.pop()
+    elif harm == "flip":
+        content[-20] ^= 1
+    elif harm == "header":
+        content[5] ^= 1
+    elif harm == "empty":
+        content.clear()
+    else:
+        raise ValueError(harm)
+    path.write_bytes(content)
+
+
 def brute_force(index: Index, query: Any, k: int, ids: list[str]) -> list[tuple[str, float]]:
     """The k nearest among these ids, in float64 over what the index has stored."""
     if not ids:

@@ -16,7 +16,7 @@ import pytest
 from ccal import CcalError, DualEncoder, InputError
 from ccal.retrieval import DamagedIndexError, Index, IndexInUseError, OtherModelError
 from ccal.retrieval.embedded import sealing
-from tests.retrieval.conftest import DIM, assert_same, brute_force, rows
+from tests.retrieval.conftest import DIM, assert_same, brute_force, damage, rows
 from tests.retrieval.test_fingerprint import trained
 
 CONTEXT = multiprocessing.get_context("fork")
@@ -67,19 +67,7 @@ def test_segments_stay_few(
 @pytest.mark.parametrize("harm", ["cut", "flip", "header", "gone", "empty"])
 def test_a_damaged_segment_is_named_and_written_again(location: Path, harm: str) -> None:
     (path,) = segment_files(location)
-    content = bytearray(path.read_bytes())
-    if harm == "cut":
-        path.write_bytes(content[:-100])
-    elif harm == "flip":
-        content[-100] ^= 1
-        path.write_bytes(content)
-    elif harm == "header":
-        content[5] ^= 1
-        path.write_bytes(content)
-    elif harm == "gone":
-        path.unlink()
-    else:
-        path.write_bytes(b"")
+    damage(path, harm)
     with (
         pytest.warns(UserWarning, match=rf"{path.name} was missing or damaged"),
         Index.open(location) as index,

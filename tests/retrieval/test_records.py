@@ -22,7 +22,7 @@ from ccal.retrieval.embedded import scoring, sealing
 from ccal.retrieval.embedded.lock import WriterLock
 from ccal.retrieval.embedded.segments import ItemsFile, write_items
 from ccal.retrieval.embedding import unit_vectors
-from tests.retrieval.conftest import DIM, rows
+from tests.retrieval.conftest import DIM, damage, rows
 from tests.retrieval.test_kill import CONTEXT
 
 
@@ -97,19 +97,10 @@ def test_a_damaged_file_is_named_and_written_again(location: Path, harm: str) ->
         index.remove(["image-3", "image-40"])
         index.update(["image-5"], metadata=[{"five": 5}])
     path = items_file(location)
-    content = bytearray(path.read_bytes())
-    if harm == "cut":
-        path.write_bytes(content[:-1])
-    elif harm == "flip":
-        content[-20] ^= 1
-        path.write_bytes(content)
-    elif harm == "header":
-        content[5] ^= 1
-        path.write_bytes(content)
-    elif harm == "gone":
-        path.unlink()
-    else:
+    if harm == "count":
         write_items(path, [b"a\0{}"] * 7, 0)
+    else:
+        damage(path, harm)
     with (
         pytest.warns(UserWarning, match=rf"{path.name} was missing or damaged"),
         Index.open(location) as index,

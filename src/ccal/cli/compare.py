@@ -198,10 +198,11 @@ def _write(
 ) -> None:
     """Print the table, and write it with the plots."""
     from ccal.cli.comparison import as_table, compare_rows, write_rows
+    from ccal.runs import fingerprints, hashes
 
     reports = {method: [j.report for j in several] for method, several in judgements.items()}
     rows = compare_rows(reports)
-    write_rows(folder, rows)
+    write_rows(folder, rows, hashes(found))
     print(as_table(rows))
     structures = {
         method: several[0].structure
@@ -222,6 +223,7 @@ def _write(
         return
     facts = {
         "data": source.table or f"{source.x}, {source.y}",
+        "fingerprints": fingerprints(found),
         "pairs": f"{found['train']:,} train, {found['valid']:,} valid, {found['test']:,} test",
         "seeds": str(max(map(len, reports.values()))),
     }

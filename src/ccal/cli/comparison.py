@@ -112,9 +112,9 @@ def as_table(rows: Sequence[Row]) -> str:
     return "\n".join([*lines, *notes])
 
 
-def write_rows(folder: Path, rows: Sequence[Row]) -> None:
-    """Write comparison.json and comparison.csv."""
-    plain = [asdict(row) for row in rows]
+def write_rows(folder: Path, rows: Sequence[Row], about: Mapping[str, str]) -> None:
+    """Write comparison.json and comparison.csv; `about` is in every row."""
+    plain = [{**asdict(row), **about} for row in rows]
     write_atomically(folder / "comparison.json", (json.dumps(plain, indent=1) + "\n").encode())
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, list(plain[0]), lineterminator="\n")

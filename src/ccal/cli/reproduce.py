@@ -66,6 +66,10 @@ def command(
     margin: Annotated[
         float, typer.Option(min=0, help="Of the ranking loss; 0.7 in the paper.")
     ] = 0.7,
+    momentum: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="Weight of a batch in CCA's covariances; 1 in the paper."),
+    ] = 1.0,
     seed: Annotated[int, typer.Option(min=0, help="Of weights and shuffling.")] = 0,
 ) -> None:
     """Train the paper's networks on sheet music and sound, and print its table with ours.
@@ -91,7 +95,7 @@ def command(
     else:
         progress = progress_line("rendering tunes")
         store = build_store(read_tunes(tunes), out / "store", progress=progress)
-    budget = Budget(epochs, batch_size, epoch_pairs, stride, small.value, margin)
+    budget = Budget(epochs, batch_size, epoch_pairs, stride, small.value, margin, momentum)
     found = {}
     for name in wanted:
         note(f"{experiment}, {name}:")

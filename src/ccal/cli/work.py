@@ -21,6 +21,7 @@ from ccal.evaluation import (
     collapse_warning,
     correlation_structure,
 )
+from ccal.runs import fingerprints
 from ccal.training import evaluate, evaluate_zero_shot, train
 from ccal.training.allocator import keep_freed_memory
 
@@ -207,6 +208,7 @@ def _facts(run: Run, model: DualEncoder) -> dict[str, str]:
         "pairs": f"{found['train']:,} train, {found['valid']:,} valid, {found['test']:,} test",
         "seed": str(run.settings.seed),
         "data": run.source.table or f"{run.source.x}, {run.source.y}",
+        "fingerprints": fingerprints(found),
         "ccal": f"{run.about['ccal']}, torch {run.about['torch']}",
         "folder": os.fspath(run.path),
     }

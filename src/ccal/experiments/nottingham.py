@@ -30,6 +30,7 @@ from ccal.experiments.sheet_audio import embed_pairs, evaluate_pairs, train_shee
 from ccal.experiments.tables import PAPER
 from ccal.files import write_atomically
 from ccal.model import DualEncoder
+from ccal.sources.fingerprint import split_hash
 from ccal.training.settings import Settings
 
 __all__ = [
@@ -59,6 +60,7 @@ class Budget:
         small: the small set is as the paper's in its "tunes", the first 47, or in its "pairs",
             those of as many tunes as make 27,000.
         margin: of the ranking loss; the paper has 0.7.
+        momentum: weight of a batch in the CCA layer's covariances; the paper has 1.
     """
 
     epochs: int = 12
@@ -67,6 +69,7 @@ class Budget:
     stride: int = 1
     small: Literal["tunes", "pairs"] = "tunes"
     margin: float = 0.7
+    momentum: float = 1.0
 
 
 def check(experiment: str, methods: Sequence[str]) -> None:
@@ -121,6 +124,7 @@ def run_method(
         epoch_pairs=budget.epoch_pairs,
         refit_pairs=min(len(seen), 1500),
         margin=budget.margin,
+        momentum=budget.momentum,
         **changes,
     )
     model, history = train_sheet_audio(
@@ -146,7 +150,9 @@ def run_method(
         "batch size": settings.batch_size,
         "stride": budget.stride,
         "margin": budget.margin,
+        "momentum": budget.momentum,
         "data": store.manifest["hash"][:16],
+        "split": split_hash(Split(tunes, split.valid, split.test))[:16],
         "validation MRR": [
             round((r["mrr_x_to_y"] + r["mrr_y_to_x"]) / 2, 4) for r in history.records
         ],

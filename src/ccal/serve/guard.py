@@ -91,7 +91,7 @@ class Guard:
             late = f"No answer within {self._limits.timeout:g} seconds."
             await exchange.refuse(ProblemError(status, late))
         except ClientDisconnect:
-            pass  # Nobody is there to be answered.
+            return  # Nobody is there to be answered.
         except Exception as error:
             problem = problem_of(error)
             # A mistake of ours: the log has it, the answer does not.

@@ -1,6 +1,7 @@
 """Searching by words, one query a request or many."""
 
 import time
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
@@ -27,19 +28,14 @@ __all__ = ["WORDS", "add_words"]
 
 WORDS = "/api/search"
 Asked = TypeVar("Asked", bound=BaseModel)
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 
 def add_words(app: FastAPI, service: Service) -> None:
     """Add searching by words. The functions read their bodies themselves, see `Direct`."""
     limits = service.limits
 
-    @app.post(
-        WORDS,
-        response_model=SearchAnswer,
-        responses=documented(413),
-        tags=["search"],
-        openapi_extra=body_of("application/json", SearchRequest.model_json_schema()),
-    )
+    @_post(app, WORDS, SearchRequest, SearchAnswer)
     async def search(request: Request) -> Response:
         """Search by words."""
         started = time.perf_counter()
@@ -49,13 +45,7 @@ def add_words(app: FastAPI, service: Service) -> None:
         answer = await service.search(query)
         return json_response(answer_json(answer, time.perf_counter() - started))
 
-    @app.post(
-        BATCH,
-        response_model=BatchAnswer,
-        responses=documented(413),
-        tags=["search"],
-        openapi_extra=body_of("application/json", BatchRequest.model_json_schema()),
-    )
+    @_post(app, BATCH, BatchRequest, BatchAnswer)
     async def search_many(request: Request) -> Response:
         """Search by many queries in words at once, each with results of its own.
 
@@ -76,6 +66,19 @@ def add_words(app: FastAPI, service: Service) -> None:
         answers = await service.search_many(queries)
         content = many_json(asked.texts, answers, time.perf_counter() - started)
         return json_response(content)
+
+
+def _post(
+    app: FastAPI, path: str, asked: type[BaseModel], answer: type[BaseModel]
+) -> Callable[[Endpoint], Endpoint]:
+    """A route by POST that is described as if the framework read its body."""
+    return app.post(
+        path,
+        response_model=answer,
+        responses=documented(413),
+        tags=["search"],
+        openapi_extra=body_of("application/json", asked.model_json_schema()),
+    )
 
 
 def _read(shape: type[Asked], body: bytes) -> Asked:

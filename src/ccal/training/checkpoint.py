@@ -60,7 +60,6 @@ def read_checkpoint(path: Path, facts: Facts) -> dict[str, Any]:
         KeyError,
         TypeError,
         RuntimeError,
-        NotImplementedError,
         pickle.UnpicklingError,
         zipfile.BadZipFile,
     ) as error:

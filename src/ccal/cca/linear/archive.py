@@ -48,7 +48,7 @@ def read_archive(
         found = header.pop("kind")
     except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _broken(path, kind) from error
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, RuntimeError) as error:
         raise _broken(path, kind) from error
     if found != kind:
         raise InputError(f"{str(path)!r} holds {found!r}, not {kind!r}.")

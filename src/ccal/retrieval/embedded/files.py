@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import mmap
 import os
-import tempfile
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+from ccal.files import write_atomically
 
 __all__ = [
     "PAGE",
@@ -73,23 +74,12 @@ def write_checked(path: Path, about: dict[str, Any], body: Sequence[Content]) ->
         crc = zlib.crc32(part, crc)
     text = json.dumps({"format": _FORMAT, **about, "crc": crc}).encode()
     header = text.ljust(PAGE - 4, b"\0")
-    write_file(path, [header + zlib.crc32(header).to_bytes(4, "little"), *body])
+    write_file(path, header + zlib.crc32(header).to_bytes(4, "little"), *body)
 
 
-def write_file(path: Path, parts: Sequence[Content]) -> None:
-    """Write parts to a file that appears under its name when it is on disk, as the name is then."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            os.fchmod(file.fileno(), 0o644)
-            for part in parts:
-                file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+def write_file(path: Path, *parts: Content) -> None:
+    """Write a file that is whole or not there, and whose name lasts, too."""
+    write_atomically(path, *parts)
     sync_folder(path.parent)
 
 

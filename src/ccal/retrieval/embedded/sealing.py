@@ -239,5 +239,5 @@ def _write_approximate(
     if not is_available():
         return None
     content = build(vectors)
-    write_file(folder / entry.faiss, [content])
+    write_file(folder / entry.faiss, content)
     return zlib.crc32(content)
