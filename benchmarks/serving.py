@@ -262,10 +262,12 @@ def main(turns: int = 5, seconds: float = 2.0) -> dict[str, object]:
         context = multiprocessing.get_context("spawn")
         pipe, other = context.Pipe()
         process = context.Process(target=server, args=(folder, other))
-        process.start()
         plain_pipe, plain_other = context.Pipe()
         plain = context.Process(target=floor, args=(plain_other,))
-        plain.start()
+        for one, end in ((process, other), (plain, plain_other)):
+            one.start()
+            # With it open here, a child that fails would be waited for without end.
+            end.close()
         ports = pipe.recv(), plain_pipe.recv()
         model = load(folder / "model")
         model.front_ends["image"] = ImageFeatures("efficientnet-lite0", cache=None)

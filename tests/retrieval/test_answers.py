@@ -11,24 +11,32 @@ import pytest
 
 from ccal.retrieval import Hit
 from ccal.retrieval.answers import Answers, Hits
-from ccal.retrieval.hits import Facts
+from ccal.retrieval.embedded.records import Catalogue, Records, pack
 
 SCORES = np.array([[0.9, 0.5, 0.1], [0.8, 0.2, -np.inf], [-np.inf] * 3])
 PLACES = np.array([[4, 2, 0], [1, 3, 0], [0, 0, 0]])
 
 
-def read(place: int) -> Facts:
-    return f"image-{place}", "image", {"n": place}, None if place % 2 else f"{place}.jpg"
+def file(place: int) -> str | None:
+    return None if place % 2 else f"{place}.jpg"
+
+
+def record(place: int) -> bytes:
+    name = file(place)
+    return pack(f"image-{place}".encode(), b'{"n": %d}' % place, name.encode() if name else None)
+
+
+KEEPER = Catalogue([Records("image", [record(place) for place in range(5)])])
 
 
 @pytest.fixture
 def answers() -> Answers:
-    return Answers(SCORES, PLACES, np.array([3, 2, 0]), read)
+    return Answers(SCORES, PLACES, np.array([3, 2, 0]), KEEPER)
 
 
 def expected(query: int, count: int) -> list[Hit]:
     return [
-        Hit(f"image-{place}", score, "image", {"n": place}, read(place)[3])
+        Hit(f"image-{place}", score, "image", {"n": place}, file(place))
         for score, place in zip(SCORES[query].tolist(), PLACES[query].tolist(), strict=True)
     ][:count]
 
@@ -38,12 +46,12 @@ def test_they_equal_lists(answers: Answers) -> None:
     assert answers == lists
     assert lists == answers
     assert answers != lists[:2]
-    assert answers == Answers(SCORES, PLACES, np.array([3, 2, 0]), read)
+    assert answers == Answers(SCORES, PLACES, np.array([3, 2, 0]), KEEPER)
     assert answers[0] == expected(0, 3) != answers[1]
     assert answers != "text"
     assert [list(hits) for hits in answers] == lists
     assert repr(answers) == repr(lists)
-    whole = Answers(SCORES[:1], PLACES[:1], None, read)
+    whole = Answers(SCORES[:1], PLACES[:1], None, KEEPER)
     assert whole == lists[:1]
 
 
@@ -64,6 +72,14 @@ def test_positions_and_slices(answers: Answers) -> None:
         answers[3]
     with pytest.raises(TypeError):
         hash(hits)
+
+
+def test_items_can_be_told_apart_before_they_are_read(answers: Answers) -> None:
+    hits = answers[0]
+    stored = list(hits.stored())
+    assert [score for score, _ in stored] == [hit.score for hit in hits]
+    assert [hits.keeper.facts(one)[0] for _, one in stored] == [hit.id for hit in hits]
+    assert len({one for _, one in [*stored, *answers[0].stored()]}) == 3
 
 
 def test_they_travel(answers: Answers) -> None:

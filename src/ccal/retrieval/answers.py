@@ -6,8 +6,8 @@ parts. So scores and places are kept as arrays, and what is known of an item sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar, overload
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +15,23 @@ from numpy.typing import NDArray
 from ccal.retrieval.hits import Facts
 from ccal.retrieval.items import Hit
 
-__all__ = ["Answers", "Hits"]
+__all__ = ["Answers", "Hits", "Keeper", "Stored"]
 
 T = TypeVar("T")
-Read = Callable[[int], Facts]
-"""From a place to what is known of the item there."""
+Stored = tuple[str, bytes]
+"""An item's modality and the rest as it is kept; they are equal if all that is known is."""
+
+
+class Keeper(Protocol):
+    """Knows the items in all places."""
+
+    def stored(self, place: int) -> Stored:
+        """What is kept of the item in a place."""
+        ...
+
+    def facts(self, stored: Stored) -> Facts:
+        """The same, read."""
+        ...
 
 
 class _Lazy(Sequence[T]):
@@ -47,16 +59,19 @@ class Hits(_Lazy[Hit]):
 
     Later changes of the index do not show.
 
-    >>> known = ("bird", "image", {}, None), ("dog", "image", {"tame": True}, "dog.jpg")
-    >>> hits = Hits(np.array([0.9, 0.5]), np.array([1, 0]), known.__getitem__)
+    >>> from ccal.retrieval.embedded.records import Catalogue, Records
+    >>> known = Catalogue([Records("image", [b"bird\\0{}", b'dog\\0{"tame": true}\\0dog.jpg'])])
+    >>> hits = Hits(np.array([0.9, 0.5]), np.array([1, 0]), known)
     >>> [hit.id for hit in hits], hits[0].score, len(hits)
     (['dog', 'bird'], 0.9, 2)
     """
 
-    __slots__ = ("_places", "_read", "_scores")
+    __slots__ = ("_places", "_scores", "keeper")
 
-    def __init__(self, scores: NDArray[np.float64], places: NDArray[np.int64], read: Read) -> None:
-        self._scores, self._places, self._read = scores, places, read
+    def __init__(
+        self, scores: NDArray[np.float64], places: NDArray[np.int64], keeper: Keeper
+    ) -> None:
+        self._scores, self._places, self.keeper = scores, places, keeper
 
     def __len__(self) -> int:
         return len(self._scores)
@@ -67,14 +82,20 @@ class Hits(_Lazy[Hit]):
     def __getitem__(self, number: slice) -> list[Hit]: ...
     def __getitem__(self, number: int | slice) -> Hit | list[Hit]:
         if isinstance(number, slice):
-            return list(Hits(self._scores[number], self._places[number], self._read))
+            return list(Hits(self._scores[number], self._places[number], self.keeper))
         return self._hit(float(self._scores[number]), int(self._places[number]))
 
     def __iter__(self) -> Iterator[Hit]:
         return map(self._hit, self._scores.tolist(), self._places.tolist())
 
+    def stored(self) -> Iterator[tuple[float, Stored]]:
+        """Scores and items that are not read yet, for who knows some of them already."""
+        return zip(
+            self._scores.tolist(), map(self.keeper.stored, self._places.tolist()), strict=True
+        )
+
     def _hit(self, score: float, place: int) -> Hit:
-        id, modality, metadata, file = self._read(place)
+        id, modality, metadata, file = self.keeper.facts(self.keeper.stored(place))
         return Hit(id, score, modality, metadata, file)
 
 
@@ -85,16 +106,16 @@ class Answers(_Lazy[Hits]):
     them if `ends` is None.
     """
 
-    __slots__ = ("_ends", "_places", "_read", "_scores")
+    __slots__ = ("_ends", "_keeper", "_places", "_scores")
 
     def __init__(
         self,
         scores: NDArray[np.float64],
         places: NDArray[np.int64],
         ends: NDArray[np.int64] | None,
-        read: Read,
+        keeper: Keeper,
     ) -> None:
-        self._scores, self._places, self._ends, self._read = scores, places, ends, read
+        self._scores, self._places, self._ends, self._keeper = scores, places, ends, keeper
 
     def __len__(self) -> int:
         return len(self._scores)
@@ -109,4 +130,4 @@ class Answers(_Lazy[Hits]):
         scores, places = self._scores[number], self._places[number]
         if self._ends is not None:
             scores, places = scores[: self._ends[number]], places[: self._ends[number]]
-        return Hits(scores, places, self._read)
+        return Hits(scores, places, self._keeper)

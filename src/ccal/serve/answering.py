@@ -1,19 +1,34 @@
-"""Answers as JSON."""
+"""Answers as JSON.
+
+What is written of an item is the same in every answer, so its text is kept, and answers are put
+together of such texts.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from math import isfinite
 from typing import Any
 from urllib.parse import quote
 
 from starlette.responses import Response
 
-from ccal.serve.collection import Answer, Entry
+from ccal.serve.collection import Answer, Card, Entry
 from ccal.serve.evaluation import Evaluation
 
-__all__ = ["answer_json", "entry_json", "evaluation_json", "json_response", "many_json"]
+__all__ = [
+    "answer_text",
+    "entries_text",
+    "entry_text",
+    "evaluation_json",
+    "json_response",
+    "many_text",
+    "text_response",
+]
 
+_KEPT = 20_000
 _MEDIA = ("image", "thumbnail", "audio", "staff")
 _encode = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
@@ -23,65 +38,60 @@ _PLOT = "/api/evaluation/plot?name="
 
 def json_response(content: Any, status: int = 200) -> Response:
     """Plain values as an answer; NaN would be a mistake of ours and is not sent."""
-    return Response(_encode(content).encode(), status, media_type="application/json")
+    return text_response(_encode(content), status)
 
 
-def entry_json(entry: Entry) -> dict[str, Any]:
+def text_response(text: str, status: int = 200) -> Response:
+    """What is JSON already as an answer."""
+    return Response(text.encode(), status, media_type="application/json")
+
+
+def entry_text(entry: Entry) -> str:
     """An item, with the addresses of its media."""
-    media: dict[str, str | None] = dict.fromkeys(_MEDIA)
-    if entry.media:
-        id = quote(entry.id, safe="")
-        media |= {name: f"/media/{name}?id={id}" for name in entry.media}
-    return {
-        "id": entry.id,
-        "modality": entry.modality,
-        "kind": entry.kind,
-        "score": entry.score,
-        "title": entry.title,
-        "text": entry.text,
-        "metadata": entry.metadata,
-        "media": media,
-        "why": entry.why,
-        "place": entry.place,
-    }
+    card, score, why, place = entry
+    number = "null" if score is None else _number(score)
+    if why is None and place is None:
+        return f'{_card_text(card)},"score":{number},"why":null,"place":null}}'
+    rest = f'"why":{_encode(why)},"place":{_encode(place)}'
+    return f'{_card_text(card)},"score":{number},{rest}}}'
 
 
-def answer_json(answer: Answer, seconds: float) -> dict[str, Any]:
+def entries_text(entries: Iterable[Entry]) -> str:
+    """Items in their order."""
+    return f"[{','.join(map(entry_text, entries))}]"
+
+
+def answer_text(answer: Answer, seconds: float) -> str:
     """What was found, with the query as it was understood."""
     question = answer.question
-    return {
-        "query": {
+    query = _encode(
+        {
             "kind": question.kind,
             "modality": question.modality,
             "text": question.data if question.kind == "text" else None,
             "words": answer.words,
-            "item": None if answer.item is None else entry_json(answer.item),
-        },
-        "within": question.within,
-        "took_ms": round(1000 * seconds, 3),
-        "results": [entry_json(entry) for entry in answer.results],
-    }
+        }
+    )
+    item = "null" if answer.item is None else entry_text(answer.item)
+    return (
+        f'{{"query":{query[:-1]},"item":{item}}},"within":{_encode(question.within)},'
+        f'"took_ms":{1000 * seconds:.3f},"results":{entries_text(answer.results)}}}'
+    )
 
 
-def many_json(
-    texts: Sequence[str], answers: Sequence[Answer | str], seconds: float
-) -> dict[str, Any]:
+def many_text(texts: Sequence[str], answers: Sequence[Answer | str], seconds: float) -> str:
     """What each of many queries found, or the sentence that says why it cannot be answered."""
     within = next(answer.question.within for answer in answers if isinstance(answer, Answer))
-    return {
-        "within": within,
-        "took_ms": round(1000 * seconds, 3),
-        "answers": [
-            {"text": text, "results": [], "problem": answer}
-            if isinstance(answer, str)
-            else {
-                "text": text,
-                "results": [entry_json(entry) for entry in answer.results],
-                "problem": None,
-            }
-            for text, answer in zip(texts, answers, strict=True)
-        ],
-    }
+    parts = []
+    for text, answer in zip(texts, answers, strict=True):
+        refused = isinstance(answer, str)
+        results = "[]" if isinstance(answer, str) else entries_text(answer.results)
+        problem = _encode(answer) if refused else "null"
+        parts.append(f'{{"text":{_encode(text)},"results":{results},"problem":{problem}}}')
+    return (
+        f'{{"within":{_encode(within)},"took_ms":{1000 * seconds:.3f},'
+        f'"answers":[{",".join(parts)}]}}'
+    )
 
 
 def evaluation_json(evaluation: Evaluation) -> dict[str, Any]:
@@ -92,3 +102,20 @@ def evaluation_json(evaluation: Evaluation) -> dict[str, Any]:
             plot[kind] = f"{_PLOT}{plot['name']}&type={kind}"
     content["report"] = "/api/evaluation/report" if content["report"] else None
     return content
+
+
+@lru_cache(_KEPT)
+def _card_text(card: Card) -> str:
+    """An item without its end, which every answer has its own of."""
+    media: dict[str, str | None] = dict.fromkeys(_MEDIA)
+    if card.media:
+        id = quote(card.id, safe="")
+        media |= {name: f"/media/{name}?id={id}" for name in card.media}
+    fields = ("id", "modality", "kind", "title", "text", "metadata")
+    return _encode({**{name: getattr(card, name) for name in fields}, "media": media})[:-1]
+
+
+def _number(value: float) -> str:
+    if not isfinite(value):
+        raise ValueError(f"a score of {value}")
+    return repr(value)

@@ -82,8 +82,11 @@ class Batcher(Generic[Question, Reply]):
             # Woken for each query, the thread would take turns with this one all the time.
             if len(self._queue) >= self._wanted:
                 self._changed.notify()
-        found: list[Any] = await asyncio.gather(*futures, return_exceptions=True)
-        return found
+        if len(futures) > 1:
+            found: list[Any] = await asyncio.gather(*futures, return_exceptions=True)
+            return found
+        # What most ask need not be gathered.
+        return [await _reply(future) for future in futures]
 
     def close(self) -> None:
         """Answer what waits, then stop."""
@@ -122,6 +125,14 @@ class Batcher(Generic[Question, Reply]):
                 self._changed.wait(self._window)
             self._wanted = 1
             return [self._queue.popleft() for _ in range(min(self._batch, len(self._queue)))]
+
+
+async def _reply(future: asyncio.Future[Any]) -> Any:
+    """The result, or the exception in its place."""
+    try:
+        return await future
+    except Exception as error:
+        return error
 
 
 def _deliver(futures: list[asyncio.Future[Reply]], replies: Sequence[Reply | Exception]) -> None:

@@ -11,6 +11,7 @@ from ccal.serve.evaluation import Evaluation
 
 __all__ = [
     "Answer",
+    "Card",
     "Collection",
     "Entry",
     "Media",
@@ -63,10 +64,11 @@ class Question:
     explain: bool = False
 
 
-class Entry(NamedTuple):
-    """An item as the page shows it, found with a score or just looked at.
+@dataclass(frozen=True, eq=False)
+class Card:
+    """What the page shows of an item, whoever asks; `media` are the kinds that can be had of it.
 
-    `media` are the kinds that `Collection.media` has of it. A tuple, since every search makes many.
+    Two cards are equal if they are one, so that what is made of a card can be kept by it.
     """
 
     id: str
@@ -76,13 +78,15 @@ class Entry(NamedTuple):
     metadata: Mapping[str, Any]
     text: str | None = None
     media: Sequence[str] = ()
+
+
+class Entry(NamedTuple):
+    """An item that was found with a score, or just looked at. A tuple, since searches make many."""
+
+    card: Card
     score: float | None = None
     why: Mapping[str, Any] | None = None
     place: Mapping[str, Any] | None = None
-
-    def explained(self, why: Mapping[str, Any]) -> Entry:
-        """The same with the reasons for its score."""
-        return self._replace(why=why)
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from ccal.encoders import front_end_config, tower_config
 from ccal.errors import CcalError
 from ccal.model import DualEncoder
 from ccal.retrieval import Hit, Item
-from ccal.serve.collection import Entry
+from ccal.serve.collection import Card
 
-__all__ = ["describe_model", "entry_of", "has_words", "kind_of", "short"]
+__all__ = ["card_of", "describe_model", "has_words", "kind_of", "short"]
 
 _SOUNDS = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3")
 _NAMES = ("title", "name", "caption", "text")
@@ -35,12 +35,12 @@ def kind_of(item: Item | Hit) -> str:
     return "text" if isinstance(item.metadata.get("text"), str) else "array"
 
 
-def entry_of(item: Item | Hit, kind: str, score: float | None = None) -> Entry:
+def card_of(item: Item | Hit, kind: str) -> Card:
     """An item with a title, its text if it has one, and what can be seen or heard of it."""
     about = item.metadata
     text = about.get("text")
     title = _named(about) or basename(item.file or item.id) or item.id
-    return Entry(
+    return Card(
         item.id,
         item.modality,
         kind,
@@ -48,7 +48,6 @@ def entry_of(item: Item | Hit, kind: str, score: float | None = None) -> Entry:
         about,
         text if isinstance(text, str) else None,
         _MEDIA.get(kind_of(item), ()) if item.file else (),
-        score,
     )
 
 

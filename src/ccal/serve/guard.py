@@ -34,8 +34,10 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 _RAW = [(name.lower().encode(), value.encode()) for name, value in _HEADERS.items()]
+_NAMES = frozenset(name for name, _ in _RAW)
 # A client that still sends would see a broken connection in place of the answer.
 _DRAIN_SECONDS = 5.0
+_LONG_BYTES, _LONG_SECONDS = 64 * 1024, 600.0
 _log = logging.getLogger("ccal.serve")
 
 
@@ -149,12 +151,13 @@ class _Exchange:
         if message["type"] == "http.response.start":
             self._begun, self.status = True, message["status"]
             given = list(message.get("headers", ()))
-            names = {name for name, _ in given}
-            message["headers"] = given + [pair for pair in _RAW if pair[0] not in names]
-            if self.deadline is not None:
-                # A long answer may take its time, but not for ever.
-                when = asyncio.get_running_loop().time()
-                self.deadline.reschedule(when + 600.0)
+            own = _NAMES.intersection([name for name, _ in given])
+            message["headers"] = given + [pair for pair in _RAW if pair[0] not in own]
+        elif self.deadline is not None and _is_long(message):
+            # A long answer may take its time, but not for ever.
+            when = asyncio.get_running_loop().time()
+            self.deadline.reschedule(when + _LONG_SECONDS)
+            self.deadline = None
         await self._send(message)
 
     async def refuse(self, error: ProblemError) -> None:
@@ -186,3 +189,8 @@ class _Exchange:
 
     def _too_long(self) -> ProblemError:
         return ProblemError(413, f"The body is larger than {self._most:,} bytes.")
+
+
+def _is_long(message: Message) -> bool:
+    """Whether a part of an answer is one that a slow client may need time for."""
+    return bool(message.get("more_body")) or len(message.get("body", b"")) > _LONG_BYTES

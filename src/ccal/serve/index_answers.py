@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from ccal.model import DualEncoder
-from ccal.retrieval import Hit
 from ccal.retrieval.embedding import embed
 from ccal.retrieval.home import Vectors
-from ccal.serve.collection import Answer, Question
+from ccal.serve.collection import Answer, Entry, Question
 from ccal.serve.explaining import Word, shares, split_words, without, word_weights
 from ccal.serve.shelf import Shelf
 
@@ -83,14 +82,13 @@ class Answering:
                 start = stop
         return found
 
-    def _explain(self, question: Question, rows: Vectors, hits: list[Hit]) -> Answer:
+    def _explain(self, question: Question, rows: Vectors, found: list[Entry]) -> Answer:
         shelf, item = self._shelf, None
         if question.kind == "item":
-            item = shelf.entry(shelf.item(question.data))
-        entries = [shelf.entry(hit, hit.score) for hit in hits]
+            item = Entry(shelf.card(shelf.item(question.data)))
         if not question.explain:
-            return Answer(question, entries, item=item)
-        stored = shelf.vectors([hit.id for hit in hits])
+            return Answer(question, found, item=item)
+        stored = shelf.vectors([entry.card.id for entry in found])
         why = shares(self._model, rows[0], stored)
         words = None
         if question.kind == "text":
@@ -101,8 +99,8 @@ class Answering:
                 {**reason, "words": word_weights(known, lost[:, place].tolist())}
                 for place, reason in enumerate(why)
             ]
-            words = word_weights(known, lost.mean(1).tolist()) if hits else None
-        explained = [entry.explained(reason) for entry, reason in zip(entries, why, strict=True)]
+            words = word_weights(known, lost.mean(1).tolist()) if found else None
+        explained = [entry._replace(why=reason) for entry, reason in zip(found, why, strict=True)]
         return Answer(question, explained, words=words, item=item)
 
 

@@ -133,11 +133,11 @@ class IndexCollection:
             names = self._shelf.names()
             chosen = [id for id in chosen if has_words(names.get(id, ""), contains)]
         page = self._shelf.get(chosen[offset : offset + limit])
-        return len(chosen), [self._shelf.entry(item) for item in page]
+        return len(chosen), [Entry(self._shelf.card(item)) for item in page]
 
     def entry(self, id: str) -> Entry:
         """One item."""
-        return self._shelf.entry(self._shelf.item(id))
+        return Entry(self._shelf.card(self._shelf.item(id)))
 
     def media(self, kind: str, id: str) -> Media:
         """The file of an item, if it is a picture or a sound."""
@@ -207,14 +207,14 @@ class IndexCollection:
         ]
         if not chosen:
             raise InputError("The collection has no items to draw a map of.")
-        entries = [self._shelf.entry(item) for item in self._shelf.get(chosen)]
-        modalities = [entry.modality for entry in entries]
+        cards = [self._shelf.card(item) for item in self._shelf.get(chosen)]
+        modalities = [card.modality for card in cards]
         return {
             "total": total,
             "ids": chosen,
             "modalities": modalities,
-            "kinds": [entry.kind for entry in entries],
-            "labels": [short(entry.title, 80) for entry in entries],
+            "kinds": [card.kind for card in cards],
+            "labels": [short(card.title, 80) for card in cards],
             **plane(self._shelf.vectors(chosen), modalities),
         }
 

@@ -9,7 +9,13 @@ from fastapi import Query as Parameter
 from starlette.responses import Response
 
 import ccal
-from ccal.serve.answering import answer_json, entry_json, json_response
+from ccal.serve.answering import (
+    answer_text,
+    entries_text,
+    entry_text,
+    json_response,
+    text_response,
+)
 from ccal.serve.collection import Query, UnknownItemError
 from ccal.serve.guard import UPLOAD
 from ccal.serve.problems import ProblemError
@@ -71,7 +77,7 @@ def _add_searching(app: FastAPI, service: Service) -> None:
         found, data = await service.decode(bytes(content), kind)
         query = Query(found, data, to, k, conditions, explain)
         answer = await service.search(query)
-        return json_response(answer_json(answer, time.perf_counter() - started))
+        return text_response(answer_text(answer, time.perf_counter() - started))
 
     @app.get(
         "/api/similar",
@@ -89,7 +95,7 @@ def _add_searching(app: FastAPI, service: Service) -> None:
             answer = await service.search(query)
         except UnknownItemError as error:
             raise ProblemError(404, str(error)) from error
-        return json_response(answer_json(answer, time.perf_counter() - started))
+        return text_response(answer_text(answer, time.perf_counter() - started))
 
 
 def _add_looking(app: FastAPI, service: Service) -> None:
@@ -129,14 +135,14 @@ def _add_looking(app: FastAPI, service: Service) -> None:
         if limit > service.limits.k:
             raise ProblemError(422, f"limit must be {service.limits.k} or less, got {limit}.")
         total, page = await service.look(collection.entries, modality, contains, offset, limit)
-        content = [entry_json(entry) for entry in page]
-        return json_response({"total": total, "offset": offset, "items": content})
+        text = f'{{"total":{total},"offset":{offset},"items":{entries_text(page)}}}'
+        return text_response(text)
 
     @app.get("/api/item", response_model=Result, responses=documented(404), tags=["look"])
     async def item(id: Id) -> Response:
         """One item."""
         try:
-            return json_response(entry_json(await service.look(collection.entry, id)))
+            return text_response(entry_text(await service.look(collection.entry, id)))
         except UnknownItemError as error:
             raise ProblemError(404, str(error)) from error
 

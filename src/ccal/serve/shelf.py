@@ -9,15 +9,16 @@ from pathlib import Path
 
 from ccal.errors import InputError
 from ccal.retrieval import Hit, Index, Item
+from ccal.retrieval.answers import Hits, Stored
 from ccal.retrieval.home import Vectors
 from ccal.serve.caching import Cached
-from ccal.serve.collection import Entry, Question, UnknownItemError
-from ccal.serve.describing import entry_of, kind_of, short
+from ccal.serve.collection import Card, Entry, Question, UnknownItemError
+from ccal.serve.describing import card_of, kind_of, short
 from ccal.serve.sizes import Sizes
 
 __all__ = ["Shelf"]
 
-_READABLE = 100_000
+_READABLE, _KEPT = 100_000, 20_000
 _log = logging.getLogger("ccal.serve")
 
 
@@ -39,6 +40,7 @@ class Shelf:
         self._counts = Cached(self._count, lambda: None, seconds=1.0)
         self._ids = Cached(self._list, self.counts)
         self._names = Cached(self._read_names, self.counts)
+        self._cards: dict[Stored, Card] = {}
 
     def counts(self) -> dict[str, int]:
         """Items of each modality, as they were a second ago at most."""
@@ -74,9 +76,9 @@ class Shelf:
             raise UnknownItemError(f"There is no item {short(id, 200)!r}.") from error
         return item
 
-    def entry(self, item: Item | Hit, score: float | None = None) -> Entry:
+    def card(self, item: Item | Hit) -> Card:
         """An item as it is shown."""
-        return entry_of(item, self.kind(item.modality), score)
+        return card_of(item, self.kind(item.modality))
 
     def kind(self, modality: str) -> str:
         """How items of a modality are shown; the first one decides if nothing else does."""
@@ -92,7 +94,7 @@ class Shelf:
         with self._guard:
             return self._index.vectors(ids)
 
-    def search(self, asked: Sequence[Question], vectors: Vectors) -> list[list[Hit]]:
+    def search(self, asked: Sequence[Question], vectors: Vectors) -> list[list[Entry]]:
         """What questions of one modality and one filter find, by their vectors (n, d)."""
         # One more, since an item would find itself.
         k = max(question.k + (question.kind == "item") for question in asked)
@@ -102,17 +104,32 @@ class Shelf:
                 vectors, k=k, within=asked[0].within, where=asked[0].where
             )
             # Hits are read when they are looked at, which also takes turns.
-            return [
-                [hit for hit in hits if question.kind != "item" or hit.id != question.data][
-                    : question.k
-                ]
-                for question, hits in zip(asked, found, strict=True)
+            entries = [self._entries(hits) for hits in found]
+        return [
+            [one for one in several if question.kind != "item" or one.card.id != question.data][
+                : question.k
             ]
+            for question, several in zip(asked, entries, strict=True)
+        ]
 
     def close(self) -> None:
         """Close the index."""
         with self._guard:
             self._index.close()
+
+    def _entries(self, hits: Hits | Sequence[Hit]) -> list[Entry]:
+        """Hits as they are shown; cards are kept, since reading takes as long as finding."""
+        if not isinstance(hits, Hits):
+            return [Entry(self.card(hit), hit.score) for hit in hits]
+        cards, entries = self._cards, []
+        for score, stored in hits.stored():
+            card = cards.get(stored)
+            if card is None:
+                if len(cards) >= _KEPT:
+                    cards.clear()
+                card = cards[stored] = self.card(Item(*hits.keeper.facts(stored)))
+            entries.append(Entry(card, score))
+        return entries
 
     def _mend(self) -> None:
         """Let go of files that somebody has cut short, before they are read."""
@@ -132,8 +149,8 @@ class Shelf:
         names = {}
         for ids in self.ids().values():
             for item in self.get(ids):
-                entry = self.entry(item)
-                names[item.id] = f"{entry.title} {entry.text or ''}".casefold()
+                card = self.card(item)
+                names[item.id] = f"{card.title} {card.text or ''}".casefold()
         return names
 
 

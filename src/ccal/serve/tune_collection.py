@@ -20,7 +20,7 @@ from ccal.music import TuneLibrary, TuneMatch
 from ccal.optional import require
 from ccal.retrieval import fingerprint
 from ccal.retrieval.home import Vectors
-from ccal.serve.collection import Answer, Entry, Media, Query, Question, UnknownItemError
+from ccal.serve.collection import Answer, Card, Entry, Media, Query, Question, UnknownItemError
 from ccal.serve.describing import describe_model, has_words, short
 from ccal.serve.evaluation import Evaluation, find_run
 from ccal.serve.projection import POINTS, evenly, plane
@@ -191,16 +191,15 @@ class TuneCollection:
         width, duration = self._width(tune), (stored.audio[1] - stored.audio[0]) / FRAME_RATE
         whole = {"columns": (0.0, float(width)), "seconds": (0.0, duration), "path": []}
         size = {"width": width, "scale": self._scale, "duration": round(duration, 3)}
-        return Entry(
+        card = Card(
             f"tune-{tune}",
             modality,
             modality,
             short(stored.name, 200),
             {"source": stored.source, "key": stored.key},
             media=("staff", "audio"),
-            score=score,
-            place={**(place or whole), **size},
         )
+        return Entry(card, score, place={**(place or whole), **size})
 
     def _number(self, id: str) -> int:
         match = _ID.fullmatch(id)

@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from ccal.serve.answering import answer_json, json_response, many_json
+from ccal.serve.answering import answer_text, many_text, text_response
 from ccal.serve.collection import Query
 from ccal.serve.guard import BATCH
 from ccal.serve.limits import Limits
@@ -39,11 +40,11 @@ def add_words(app: FastAPI, service: Service) -> None:
     async def search(request: Request) -> Response:
         """Search by words."""
         started = time.perf_counter()
-        asked = _read(SearchRequest, await request.body())
+        asked = _read(SearchRequest, await _body(request))
         _check_length(asked.text, limits)
         query = Query("text", asked.text, asked.to, asked.k, asked.where, asked.explain)
         answer = await service.search(query)
-        return json_response(answer_json(answer, time.perf_counter() - started))
+        return text_response(answer_text(answer, time.perf_counter() - started))
 
     @_post(app, BATCH, BatchRequest, BatchAnswer)
     async def search_many(request: Request) -> Response:
@@ -53,7 +54,7 @@ def add_words(app: FastAPI, service: Service) -> None:
         request is refused.
         """
         started = time.perf_counter()
-        asked = _read(BatchRequest, await request.body())
+        asked = _read(BatchRequest, await _body(request))
         if len(asked.texts) > limits.queries:
             raise ProblemError(
                 413,
@@ -64,8 +65,7 @@ def add_words(app: FastAPI, service: Service) -> None:
             _check_length(text, limits)
         queries = [Query("text", text, asked.to, asked.k, asked.where) for text in asked.texts]
         answers = await service.search_many(queries)
-        content = many_json(asked.texts, answers, time.perf_counter() - started)
-        return json_response(content)
+        return text_response(many_text(asked.texts, answers, time.perf_counter() - started))
 
 
 def _post(
@@ -79,6 +79,18 @@ def _post(
         tags=["search"],
         openapi_extra=body_of("application/json", asked.model_json_schema()),
     )
+
+
+async def _body(request: Request) -> bytes:
+    """The whole body, in one step if it came in one: `Request.body` goes through generators."""
+    parts = []
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        parts.append(message.get("body", b""))
+        if not message.get("more_body"):
+            return b"".join(parts)
 
 
 def _read(shape: type[Asked], body: bytes) -> Asked:

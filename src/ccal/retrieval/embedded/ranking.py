@@ -25,14 +25,14 @@ def ranked(parts: list[Found], catalogue: Catalogue, queries: int, k: int) -> An
     many = {query for part in parts for query in part.more}
     if cosines.shape[1] > k and not many and falls.all():
         # Nothing is equal, so nothing but the one more can be -inf.
-        return Answers(cosines[:, :k], places[:, :k], None, catalogue.facts)
+        return Answers(cosines[:, :k], places[:, :k], None, catalogue)
     ends = (cosines[:, :k] > -np.inf).sum(axis=1)
     tied = many.union(np.flatnonzero((~falls & (cosines[:, 1:] > -np.inf)).any(1)).tolist())
     cosines, places = cosines[:, :k].copy(), places[:, :k].copy()
     for query in tied:
         best, at = _by_id(parts, catalogue, query, k)
         cosines[query, : len(best)], places[query, : len(at)] = best, at
-    return Answers(cosines, places, ends, catalogue.facts)
+    return Answers(cosines, places, ends, catalogue)
 
 
 def _joined(parts: list[Found], starts: list[int], queries: int) -> Found:

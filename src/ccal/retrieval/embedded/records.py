@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
+from ccal.retrieval.answers import Stored
 from ccal.retrieval.hits import Facts
 
 __all__ = ["Catalogue", "Records", "pack"]
@@ -45,7 +46,7 @@ class Catalogue:
 
     >>> images, texts = [b"a\\0{}"], [b'b\\0{"n": 1}\\0b.txt']
     >>> both = Catalogue([Records("image", images), Records("text", texts)])
-    >>> both.id(0), both.facts(1)
+    >>> both.id(0), both.facts(both.stored(1))
     (b'a', ('b', 'text', {'n': 1}, 'b.txt'))
     """
 
@@ -55,16 +56,17 @@ class Catalogue:
 
     def id(self, place: int) -> bytes:
         """The id in a place; bytes of UTF-8 have the order of their text."""
-        return self._find(place)[1].partition(b"\0")[0]
+        return self.stored(place)[1].partition(b"\0")[0]
 
-    def facts(self, place: int) -> Facts:
-        """What an `Item` is made of."""
-        modality, record = self._find(place)
-        id, metadata, *file = record.decode().split("\0")
-        about = {} if metadata == "{}" else json.loads(metadata)
-        return id, modality, about, file[0] if file else None
-
-    def _find(self, place: int) -> tuple[str, bytes]:
+    def stored(self, place: int) -> Stored:
+        """Modality and record of the item in a place."""
         number = bisect_right(self.starts, place) - 1
         part = self._parts[number]
         return part.modality, part[place - self.starts[number]]
+
+    def facts(self, stored: Stored) -> Facts:
+        """What an `Item` is made of."""
+        modality, record = stored
+        id, metadata, *file = record.decode().split("\0")
+        about = {} if metadata == "{}" else json.loads(metadata)
+        return id, modality, about, file[0] if file else None
