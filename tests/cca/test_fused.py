@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+
 import pytest
 import torch
 from torch import Tensor
@@ -110,9 +112,9 @@ def repeated_correlations(m: int, d: int) -> tuple[Tensor, Tensor]:
     return x * (m - 1) ** 0.5, y * (m - 1) ** 0.5
 
 
-def degenerate(name: str) -> tuple[Tensor, Tensor]:
+def degenerate(name: str, seed: int = 0) -> tuple[Tensor, Tensor]:
     m, d = 200, 16
-    x, y = correlated_views(m, d, d)
+    x, y = correlated_views(m, d, d, seed=seed)
     if name == "repeated correlations":
         return repeated_correlations(m, d)
     if name == "copied columns":
@@ -133,11 +135,11 @@ def degenerate(name: str) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize(
     ("settings", "limit"),
     [
-        (Settings(aligned=True, k=16), 1e-3),
-        (Settings(k=16), 1e-3),
-        (Settings(aligned=True, newton_schulz=True, k=16), 1e-3),
-        (Settings(k=16, power=1.0), 1e-3),
-        (Settings(k=16, power=2.0), 1e-3),
+        (Settings(aligned=True, k=16), 1e-4),
+        (Settings(k=16), 1e-4),
+        (Settings(aligned=True, newton_schulz=True, k=16), 1e-4),
+        (Settings(k=16, power=1.0), 1e-4),
+        (Settings(k=16, power=2.0), 1e-4),
     ],
 )
 @pytest.mark.parametrize(
@@ -153,10 +155,14 @@ def degenerate(name: str) -> tuple[Tensor, Tensor]:
     ],
 )
 def test_float32_gradient_is_close_to_float64(name: str, settings: Settings, limit: float) -> None:
-    x, y = (view.float() for view in degenerate(name))
-    exact = gradients(x.double(), y.double(), settings)
-    for value, target in zip(gradients(x, y, settings), exact, strict=True):
-        assert relative_error(value, target) < limit
+    errors = []
+    for seed in range(9):
+        x, y = (view.float() for view in degenerate(name, seed))
+        exact = gradients(x.double(), y.double(), settings)
+        pairs = zip(gradients(x, y, settings), exact, strict=True)
+        errors.append(max(relative_error(value, target) for value, target in pairs))
+    # In few draws a hinge is so near to its margin that it opens in one precision alone.
+    assert statistics.median(errors) < limit
 
 
 def test_newton_schulz_equals_eigh() -> None:

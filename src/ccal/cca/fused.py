@@ -26,7 +26,7 @@ from ccal.cca.spectral import aligned_gradients, canonical_gradients
 from ccal.cca.statistics import Moments
 from ccal.errors import InputError
 
-__all__ = ["Pass", "Settings", "backward_pass", "forward_pass"]
+__all__ = ["Facts", "Pass", "Settings", "backward_pass", "forward_pass"]
 
 # A float32 product leaves an error of about 1e-7 sqrt(S_ii S_jj) in a covariance. Whitening may
 # multiply it by about this number before covariances and whitening are done again in float64.
@@ -68,21 +68,30 @@ class Pass(NamedTuple):
     divisor: Tensor  # V, or H = A' Sxy B for Newton-Schulz: how to divide by d_i + d_j
     shift_x: Tensor  # mean of the batch minus mean of the statistics; empty where that is zero
     shift_y: Tensor
-    facts: Tensor  # samples, momentum in force, share of the mean variance in either ridge
 
 
-def _centre(view: Tensor, name: str) -> tuple[Tensor, Tensor]:
-    """Centred samples, and their mean in float64."""
-    if not len(view):
+class Facts(NamedTuple):
+    """The numbers among it."""
+
+    samples: float
+    momentum: float  # in force
+    share_x: float  # of the mean variance in the ridge
+    share_y: float
+
+
+def _centre(view: Tensor, name: str, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Centred samples, and their mean in float64; `weights` are 1 / m for each of m samples."""
+    if not view.shape[0]:
         return view, view.new_zeros(view.shape[1]).double()
     # From the first sample on: constant features become exactly zero, and no large mean is summed.
-    centred = view - view[0]
+    first = view[0]
+    centred = view - first
     # A product with constants takes a third of the time of `mean`.
-    mean = view.new_full((len(view),), 1 / len(view)) @ centred
+    mean = weights @ centred
     if not isfinite(mean.sum().item()):
         check_finite(view, name)
     centred -= mean
-    return centred, view[0].double() + mean
+    return centred, first.double() + mean
 
 
 def _add_ridge(cov: Tensor, ridge: float, relative: bool) -> float:
@@ -124,13 +133,14 @@ def _statistics(
     xc: Tensor, yc: Tensor, means: tuple[Tensor, Tensor], shared: bool
 ) -> tuple[int, list[Tensor]]:
     """Samples, means and covariances of the batch, or of the batches of all ranks."""
-    products = xc.mT @ xc, yc.mT @ yc, xc.mT @ yc
+    samples, xt = xc.shape[0], xc.mT
+    products = xt @ xc, yc.mT @ yc, xt @ yc
     if shared:
-        moments = Moments(len(xc), *means, *products).all_reduce()
+        moments = Moments(samples, *means, *products).all_reduce()
         cov = moments.covariances()
         return moments.count, [moments.mean_x, moments.mean_y, cov.xx, cov.yy, cov.xy]
-    freedom = max(len(xc) - 1, 1)
-    return len(xc), [*means, *(p.div_(freedom) for p in products)]
+    freedom = max(samples - 1, 1)
+    return samples, [*means, *(p.div_(freedom) for p in products)]
 
 
 def _whitened(
@@ -178,6 +188,7 @@ def _frames(
 ) -> tuple[Tensor, ...]:
     """Frames A and B, correlations, and what the backward needs to divide by d_i + d_j."""
     if s.newton_schulz:
+        T = T.double()
         Q = polar_factor_newton_schulz(T)
         return Wx.mT @ Q.to(Wx), Wy.mT, T.new_zeros(len(T)), Q.mT @ T
     if s.aligned:
@@ -187,13 +198,14 @@ def _frames(
 
 def forward_pass(
     x: Tensor, y: Tensor, running: list[Tensor], s: Settings
-) -> tuple[Pass, list[Tensor]]:
-    """Frames of the batch and the batch in them, and the covariances xx, yy, xy.
+) -> tuple[Pass, list[Tensor], Facts]:
+    """Frames of the batch and the batch in them, the covariances xx, yy, xy, and some numbers.
 
     The covariances are for running averages, and empty without them. See `batch_cca` for the
     arguments.
     """
-    (xc, mean_x), (yc, mean_y) = _centre(x, "x"), _centre(y, "y")
+    weights = x.new_full((x.shape[0],), 1 / max(x.shape[0], 1))
+    (xc, mean_x), (yc, mean_y) = _centre(x, "x", weights), _centre(y, "y", weights)
     # Running averages are float64. Ranks must take the same path, so rounding does not decide.
     exact = x.dtype == torch.float64 or s.shared or bool(running)
     if not exact:
@@ -204,32 +216,48 @@ def forward_pass(
             exact = True
     if exact:
         white = _whitened(xc.double(), yc.double(), (mean_x, mean_y), running, s)
-    A, B, d, divisor = _frames(white.Wx, white.Wy, white.T.double(), s, x.dtype)
-    A, B = A.to(x), B.to(y)
-    x_frame = xc @ A
-    # Into memory that is there already: the system clears what it gives, page by page.
-    y_frame = torch.mm(yc, B, out=xc) if xc.shape == yc.shape and xc is not x else yc @ B
+    A, B, d, divisor = _frames(white.Wx, white.Wy, white.T, s, x.dtype)
+    if white.well_conditioned or x.dtype == A.dtype:
+        A, B = A.to(x), B.to(y)
+        x_frame = xc @ A
+        # Into memory that is there already: the system clears what it gives, page by page.
+        y_frame = torch.mm(yc, B, out=xc) if xc.shape == yc.shape and xc is not x else yc @ B
+    else:
+        # Where features repeat, what remains of their difference is zero, not rounding error that
+        # the frames multiply: without this gradients have errors of 1e-3 and more.
+        x_frame, y_frame = (xc.double() @ A).to(x), (yc.double() @ B).to(y)
+        A, B = A.to(x), B.to(y)
     if running or s.shared:
         # The samples are centred at their own mean, the frames at that of the statistics.
         x_frame += (mean_x - white.mean_x).to(x) @ A
         y_frame += (mean_y - white.mean_y).to(y) @ B
-    facts = [white.samples, white.momentum, white.share_x, white.share_y]
-    results = [x_frame, y_frame, d, A, B, white.mean_x, white.mean_y]
+    facts = Facts(white.samples, white.momentum, white.share_x, white.share_y)
     divisor = divisor if s.newton_schulz else divisor.to(x)
-    extras = [divisor, *white.shifts, torch.tensor(facts, dtype=d.dtype)]
-    return Pass._make(results + extras), white.covariances
+    means = white.mean_x, white.mean_y
+    saved = Pass(x_frame, y_frame, d, A, B, *means, divisor, *white.shifts)
+    return saved, white.covariances, facts
 
 
 def backward_pass(
-    grads: list[Tensor], x: Tensor, y: Tensor, forward: Pass, s: Settings
+    grads: tuple[Tensor, Tensor, Tensor | None],
+    x: Tensor,
+    y: Tensor,
+    forward: Pass,
+    facts: Facts,
+    s: Settings,
 ) -> tuple[Tensor, Tensor]:
-    """dL/dx and dL/dy from the gradients of `forward.x`, `forward.y` and `forward.correlations`."""
+    """dL/dx and dL/dy from the gradients of `forward.x`, `forward.y` and `forward.correlations`.
+
+    That of the correlations is None where the loss does not see them.
+    """
     f = forward
     grad_x, grad_y, grad_d = grads
-    sums = [f.x.mT @ grad_x, f.y.mT @ grad_y, grad_x.sum(0), grad_y.sum(0), grad_d]
+    sums = [f.x.mT @ grad_x, f.y.mT @ grad_y, grad_x.sum(0), grad_y.sum(0)]
     if s.shared:
-        sums = [distributed.all_reduce_sum(t) for t in sums]
-    P, R, sum_x, sum_y, grad_d = sums
+        # All ranks must sum as many.
+        sums.append(torch.zeros_like(f.correlations) if grad_d is None else grad_d)
+        *sums, grad_d = [distributed.all_reduce_sum(t) for t in sums]
+    P, R, sum_x, sum_y = sums
     if s.aligned:
         newton_schulz = bool(s.newton_schulz)
         W, Nx, Ny = aligned_gradients(
@@ -237,10 +265,10 @@ def backward_pass(
         )
     else:
         W, Nx, Ny = canonical_gradients(P, R, grad_d, f.correlations, k=int(s.k), power=s.power)
-    samples, momentum, share_x, share_y = f.facts.tolist()
+    samples, momentum, share_x, share_y = facts
     scale = momentum / (samples - 1)
     centre_x, centre_y = sum_x * (-momentum / samples), sum_y * (-momentum / samples)
-    if len(f.shift_x):
+    if f.shift_x.shape[0]:
         # The covariances are about the batch's own mean, which is not where the frames have it.
         at_x, at_y = f.shift_x.to(x) @ f.A, f.shift_y.to(y) @ f.B
         centre_x -= scale * (2 * at_x @ Nx + W @ at_y)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ccal.cca.fused import Pass, Settings, backward_pass, forward_pass
+from ccal.cca.fused import Facts, Pass, Settings, backward_pass, forward_pass
 
 __all__ = ["BatchCCA", "batch_cca"]
 
@@ -48,10 +48,13 @@ def batch_cca(x: Tensor, y: Tensor, settings: Settings, running: Sequence[Tensor
     mean_y, xx, yy, xy and the number of batches in them.
     """
     dtype = torch.promote_types(torch.promote_types(x.dtype, y.dtype), torch.float32)
-    arguments = x.to(dtype), y.to(dtype), list(running), list(map(float, settings))
-    step = _operator if torch.compiler.is_compiling() else _Eager.apply
-    outputs = step(*arguments)  # type: ignore[no-untyped-call]
-    return BatchCCA(*outputs[:3], *(t.detach() for t in (*outputs[3:7], *outputs[_SAVED:])))
+    x, y = x.to(dtype), y.to(dtype)
+    if torch.compiler.is_compiling():
+        saved = _operator(x, y, list(running), list(map(float, settings)))
+        rest = (*saved[3:7], *saved[_SAVED:-1])
+        return BatchCCA(*saved[:3], *(output.detach() for output in rest))
+    outputs = _Eager.apply(x, y, list(running), settings)  # type: ignore[no-untyped-call]
+    return BatchCCA(*outputs)
 
 
 def _full_precision(x: Tensor) -> AbstractContextManager[object]:
@@ -62,44 +65,40 @@ def _full_precision(x: Tensor) -> AbstractContextManager[object]:
     return nullcontext()
 
 
-def _forward(x: Tensor, y: Tensor, running: list[Tensor], settings: list[float]) -> list[Tensor]:
-    with _full_precision(x):
-        saved, covariances = forward_pass(x, y, running, Settings(*settings))
-        return [t.contiguous() for t in (*saved, *covariances)]
-
-
-def _backward(grads: list[Tensor], saved: list[Tensor], settings: list[float]) -> list[Tensor]:
-    x, y, *fields = saved
-    with _full_precision(x):
-        return list(backward_pass(grads, x, y, Pass(*fields), Settings(*settings)))
-
-
 class _Eager(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, y: Tensor, running: list[Tensor], settings: list[float]
+        ctx: Any, x: Tensor, y: Tensor, running: list[Tensor], settings: Settings
     ) -> tuple[Tensor, ...]:
-        outputs = _forward(x, y, running, settings)
+        with _full_precision(x):
+            saved, covariances, ctx.facts = forward_pass(x, y, running, settings)
         ctx.settings = settings
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(*outputs[3:])
-        ctx.save_for_backward(x, y, *outputs[:_SAVED])
-        return tuple(outputs)
+        ctx.mark_non_differentiable(*saved[3:7], *covariances)
+        ctx.save_for_backward(x, y, *saved)
+        return *saved[:7], *covariances
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        saved = list(ctx.saved_tensors)
-        filled = [
+        x, y, *fields = ctx.saved_tensors
+        grad_x, grad_y = (
             torch.zeros_like(output) if grad is None else grad
-            for grad, output in zip(grads[:3], saved[2:5], strict=True)
-        ]
-        return *_backward(filled, saved, ctx.settings), None, None
+            for grad, output in zip(grads[:2], fields[:2], strict=True)
+        )
+        with _full_precision(x):
+            found = backward_pass(
+                (grad_x, grad_y, grads[2]), x, y, Pass(*fields), ctx.facts, ctx.settings
+            )
+        return *found, None, None
 
 
 @torch.library.custom_op("ccal::batch_cca", mutates_args=())
 def _operator(x: Tensor, y: Tensor, running: list[Tensor], settings: list[float]) -> list[Tensor]:
-    return _forward(x, y, running, settings)
+    with _full_precision(x):
+        saved, covariances, facts = forward_pass(x, y, running, Settings(*settings))
+    outputs = [output.contiguous() for output in (*saved, *covariances)]
+    return [*outputs, torch.tensor(facts, dtype=torch.float64)]
 
 
 @_operator.register_fake
@@ -114,14 +113,24 @@ def _(x: Tensor, y: Tensor, running: list[Tensor], settings: list[float]) -> lis
     divisor = (wide if s.newton_schulz else x).new_empty((dx, dx) if s.aligned else 0)
     shifts = [wide.new_empty(dx if running else 0), wide.new_empty(dy if running else 0)]
     facts = torch.empty(4, dtype=torch.float64, device="cpu")
-    return [*views, *frames, *means, divisor, *shifts, facts, *covariances]
+    return [*views, *frames, *means, divisor, *shifts, *covariances, facts]
 
 
 @torch.library.custom_op("ccal::batch_cca_backward", mutates_args=())
 def _backward_operator(
     grads: list[Tensor], saved: list[Tensor], settings: list[float]
 ) -> list[Tensor]:
-    return _backward(grads, saved, settings)
+    (grad_x, grad_y, grad_d), (x, y, *fields, facts) = grads, saved
+    with _full_precision(x):
+        found = backward_pass(
+            (grad_x, grad_y, grad_d),
+            x,
+            y,
+            Pass(*fields),
+            Facts(*facts.tolist()),
+            Settings(*settings),
+        )
+    return list(found)
 
 
 @_backward_operator.register_fake
@@ -132,7 +141,7 @@ def _(grads: list[Tensor], saved: list[Tensor], settings: list[float]) -> list[T
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
     x, y, running, ctx.settings = inputs
     ctx.no_gradient = [None] * len(running)
-    ctx.save_for_backward(x, y, *output[:_SAVED])
+    ctx.save_for_backward(x, y, *output[:_SAVED], output[-1])
 
 
 def _autograd(ctx: Any, grads: list[Tensor]) -> tuple[Tensor, Tensor, list[None], None]:

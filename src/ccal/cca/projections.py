@@ -49,8 +49,10 @@ def whitening(cov: Tensor) -> Tensor:
 
     A sample x (a column) is whitened as W x; a batch of rows X as X W'.
     """
+    L = torch.linalg.cholesky(cov)
     identity = torch.eye(len(cov), dtype=cov.dtype, device=cov.device)
-    W: Tensor = torch.linalg.solve_triangular(torch.linalg.cholesky(cov), identity, upper=False)
+    # W L = I rather than L W = I, whose right-hand side would be transposed and back.
+    W: Tensor = torch.linalg.solve_triangular(L, identity, upper=False, left=False)
     return W
 
 

@@ -34,6 +34,10 @@ __all__ = [
 ]
 
 
+# Squared ratio of the least to the largest correlation from which on float32 products will do.
+_NARROW = 2.5e-5
+
+
 class SingularFrames(NamedTuple):
     """T = U diag(d) V' with square U (d_x, d_x) and V (d_y, d_y), d descending."""
 
@@ -61,28 +65,35 @@ def _antisymmetric(M: Tensor) -> Tensor:
 
 
 def singular_frames(T: Tensor, precision: torch.dtype = torch.float64) -> SingularFrames:
-    """Full singular value decomposition of a float64 matrix, exact to `precision`.
+    """Full singular value decomposition, in float64 and exact to `precision`.
 
     Where `precision` allows, a square T goes through the eigenvectors of T'T, which takes half the
-    time of an SVD but loses the square of T's condition number.
+    time of an SVD but loses the square of T's condition number. U and V come in the precision of T
+    where they are as exact as it is.
     """
     rows, columns = T.shape
+    wide = T.double()
     if rows == columns and precision != torch.float64:
-        e, V = torch.linalg.eigh(T.mT @ T)
+        e, V = torch.linalg.eigh(wide.mT @ wide)
         loss = 4 * torch.finfo(torch.float64).eps / torch.finfo(precision).eps
-        if bool(e[0] > loss * e[-1]):
-            d, V = e.flip(0).sqrt(), V.flip(1)
-            return SingularFrames((T @ V) / d, d, V)
-    U, d, Vh = torch.linalg.svd(T)
+        span = (e[0] / e[-1]).item()
+        if span > loss:
+            d = e.flip(0).sqrt()
+            # Dividing by d multiplies the rounding of the product, and T's own, by this span.
+            kind = T.dtype if span > _NARROW else torch.float64
+            V = V.to(kind).flip(1)
+            return SingularFrames((T.to(kind) @ V) / d.to(kind), d, V)
+    U, d, Vh = torch.linalg.svd(wide)
     return SingularFrames(U, d, Vh.mT)
 
 
 def inverse_sum(d: Tensor, precision: torch.dtype) -> Tensor:
     """1 / (d_i + d_j), and 0 where both vanish: there the rotation is arbitrary."""
-    total = d[:, None] + d
-    inverse = total.to(precision).reciprocal()
     floor = 64 * torch.finfo(precision).eps * d[0].item()
-    return inverse if d[-1].item() > floor else torch.where(total > floor, inverse, 0)
+    whole = d[-1].item() > floor
+    d = d.to(precision)
+    total = d[:, None] + d
+    return total.reciprocal_() if whole else torch.where(total > floor, 1 / total, 0)
 
 
 def _inverse_gap(d: Tensor, precision: torch.dtype) -> Tensor:
@@ -116,7 +127,7 @@ def _weighted_common_rotation(C: Tensor, d: Tensor, k: int, power: float) -> Ten
 
 
 def canonical_gradients(
-    P: Tensor, R: Tensor, grad_d: Tensor, d: Tensor, *, k: int, power: float = 0.0
+    P: Tensor, R: Tensor, grad_d: Tensor | None, d: Tensor, *, k: int, power: float = 0.0
 ) -> FrameGradients:
     """Gradient with respect to the covariances, from that of the canonical projections.
 
@@ -124,6 +135,7 @@ def canonical_gradients(
     min(d_x, d_y) entries. The loss sees the first `k` axes, weighted by d^power.
     """
     d_x, d_y, size = len(P), len(R), max(len(P), len(R))
+    grad_d = torch.zeros_like(d) if grad_d is None else grad_d
     if d_x != d_y:
         # The axes that the smaller view lacks count as axes of correlation zero.
         P, R = (torch.nn.functional.pad(m, (0, size - len(m)) * 2) for m in (P, R))
@@ -145,7 +157,7 @@ def canonical_gradients(
 
 
 def aligned_gradients(
-    P: Tensor, R: Tensor, grad_d: Tensor, d: Tensor, divisor: Tensor, *, newton_schulz: bool
+    P: Tensor, R: Tensor, grad_d: Tensor | None, d: Tensor, divisor: Tensor, *, newton_schulz: bool
 ) -> FrameGradients:
     """Gradient with respect to the covariances in the frames A = Wx' Q, B = Wy'.
 
@@ -167,7 +179,7 @@ def aligned_gradients(
     common = (twice_p + R).sub_(Rt).triu_(1)
     Nx = Pt.add_(P).add_(turn).mul_(-0.25)
     Ny = Rt.add_(R).sub_(turn).add_(common).add_(common.mT).mul_(-0.25)
-    if not newton_schulz and bool(grad_d.any()):
+    if not newton_schulz and grad_d is not None and bool(grad_d.any()):
         stretch = (V * (d * grad_d / 2).to(P.dtype)) @ V.mT
         Nx, Ny = Nx - stretch, Ny - stretch
         W = W + (V * grad_d.to(P.dtype)) @ V.mT
