@@ -133,14 +133,18 @@ def _statistics(
     xc: Tensor, yc: Tensor, means: tuple[Tensor, Tensor], shared: bool
 ) -> tuple[int, list[Tensor]]:
     """Samples, means and covariances of the batch, or of the batches of all ranks."""
-    samples, xt = xc.shape[0], xc.mT
-    products = xt @ xc, yc.mT @ yc, xt @ yc
+    samples, xt, yt = xc.shape[0], xc.mT, yc.mT
     if shared:
-        moments = Moments(samples, *means, *products).all_reduce()
+        moments = Moments(samples, *means, xt @ xc, yt @ yc, xt @ yc).all_reduce()
         cov = moments.covariances()
         return moments.count, [moments.mean_x, moments.mean_y, cov.xx, cov.yy, cov.xy]
-    freedom = max(samples - 1, 1)
-    return samples, [*means, *(p.div_(freedom) for p in products)]
+    share, nothing = 1 / max(samples - 1, 1), xc.new_empty(1, 1)
+    products = (
+        # A product that is scaled on its way.
+        torch.addmm(nothing, left, right, beta=0, alpha=share)
+        for left, right in ((xt, xc), (yt, yc), (xt, yc))
+    )
+    return samples, [*means, *products]
 
 
 def _whitened(
@@ -267,7 +271,7 @@ def backward_pass(
         W, Nx, Ny = canonical_gradients(P, R, grad_d, f.correlations, k=int(s.k), power=s.power)
     samples, momentum, share_x, share_y = facts
     scale = momentum / (samples - 1)
-    centre_x, centre_y = sum_x * (-momentum / samples), sum_y * (-momentum / samples)
+    centre_x, centre_y = sum_x.mul_(-momentum / samples), sum_y.mul_(-momentum / samples)
     if f.shift_x.shape[0]:
         # The covariances are about the batch's own mean, which is not where the frames have it.
         at_x, at_y = f.shift_x.to(x) @ f.A, f.shift_y.to(y) @ f.B

@@ -243,7 +243,8 @@ class CCALayer(nn.Module):
     def _store(
         self, A: Tensor, B: Tensor, d: Tensor, mean_x: Tensor, mean_y: Tensor, samples: int
     ) -> None:
-        A, B, d = A[:, : self.k], B[:, : self.k], d[: self.k]
+        if self.k < max(A.shape[1], B.shape[1]):
+            A, B, d = A[:, : self.k], B[:, : self.k], d[: self.k]
         if self.power:
             weights = _weights(d, self.power)
             A, B = A * weights, B * weights

@@ -168,13 +168,12 @@ def aligned_gradients(
     Pt, Rt = P.mT.contiguous(), R.mT.contiguous()
     twice_p = P - Pt
     if newton_schulz:
-        H = divisor.to(P.dtype)
         W = polar_tangent_newton_schulz(divisor, twice_p.double() / 2).to(P.dtype)
+        WH = W @ divisor.to(P.dtype)
     else:
-        V = divisor
-        H = (V * d.to(P.dtype)) @ V.mT
-        W = V @ (V.mT @ twice_p @ V * inverse_sum(d, P.dtype)) @ V.mT
-    WH = W @ H
+        V, Vt = divisor, divisor.mT
+        turned = V @ (Vt @ twice_p @ V).mul_(inverse_sum(d, P.dtype))
+        W, WH = turned @ Vt, turned.mul(d.to(P.dtype)) @ Vt
     turn = WH + WH.mT
     common = (twice_p + R).sub_(Rt).triu_(1)
     Nx = Pt.add_(P).add_(turn).mul_(-0.25)
