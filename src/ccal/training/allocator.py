@@ -14,9 +14,9 @@ def keep_freed_memory() -> bool:
     """Tell glibc not to hand large blocks back to the system; whether it was there to be told.
 
     By default every large tensor is memory of its own from the system, which clears each page
-    again: without that a step of convolutional towers takes about half the time on the CPU, one of
-    dense towers four fifths. It holds for the whole process, so that a program decides, not the
-    library; `ccal train` does.
+    again: without that a step of convolutional towers takes about two thirds of the time on the
+    CPU. It holds for the whole process, so that a program decides, not the library; `ccal train`
+    does.
     """
     if platform.system() != "Linux" or platform.libc_ver()[0] != "glibc":
         return False
