@@ -58,14 +58,7 @@ def command(
     valid: o.ValidShare = None,
     test: o.TestShare = None,
     split_seed: o.SplitSeed = None,
-    preset: Annotated[
-        o.PresetName | None,
-        typer.Option(
-            rich_help_panel="Training",
-            show_default="default",
-            help="Settings to start from: ours, or those of the paper's experiments.",
-        ),
-    ] = None,
+    preset: o.Preset = None,
     dim: o.Dim = None,
     epochs: o.Epochs = None,
     batch_size: o.BatchSize = None,

@@ -24,6 +24,7 @@ __all__ = [
     "MethodName",
     "NoReport",
     "Precision",
+    "Preset",
     "PresetName",
     "Quiet",
     "RunFolder",
@@ -207,6 +208,14 @@ Set = Annotated[
         metavar="NAME=VALUE",
         rich_help_panel=_TRAINING,
         help="Any setting by name, as `--set margin=0.3`; as often as needed.",
+    ),
+]
+Preset = Annotated[
+    PresetName | None,
+    typer.Option(
+        rich_help_panel=_TRAINING,
+        show_default="default",
+        help="Settings to start from: ours, or those of the paper's experiments.",
     ),
 ]
 Dim = Annotated[
