@@ -70,6 +70,9 @@ def command(
         float,
         typer.Option(min=0, max=1, help="Weight of a batch in CCA's covariances; 1 in the paper."),
     ] = 1.0,
+    weight_decay: Annotated[
+        float, typer.Option(min=0, help="As torch counts it; 2e-4 in the paper.")
+    ] = 2e-4,
     seed: Annotated[int, typer.Option(min=0, help="Of weights and shuffling.")] = 0,
 ) -> None:
     """Train the paper's networks on sheet music and sound, and print its table with ours.
@@ -95,7 +98,9 @@ def command(
     else:
         progress = progress_line("rendering tunes")
         store = build_store(read_tunes(tunes), out / "store", progress=progress)
-    budget = Budget(epochs, batch_size, epoch_pairs, stride, small.value, margin, momentum)
+    budget = Budget(
+        epochs, batch_size, epoch_pairs, stride, small.value, margin, momentum, weight_decay
+    )
     found = {}
     for name in wanted:
         note(f"{experiment}, {name}:")
