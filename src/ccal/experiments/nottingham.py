@@ -2,7 +2,7 @@
 
 Its 270,705 training pairs come from MIDI files with an accompaniment and with repeats played out.
 The same tunes in ABC notation are one melody, once through: 94,633 pairs in all. So the first 47
-training tunes, its small set, have fewer pairs here (some 3,800, not 27,000).
+training tunes, its small set, have fewer pairs here (some 3,900, not 27,000).
 """
 
 from __future__ import annotations
