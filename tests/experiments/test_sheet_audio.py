@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +43,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> SheetAudioStore:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> Budget:
     monkeypatch.setattr(nottingham, "_SMALL_TUNES", 6)
-    return Budget(epochs=2, batch_size=130, epoch_pairs=130, stride=2)
+    return Budget(max_epochs=2, batch_size=130, epoch_pairs=130, stride=2)
 
 
 def test_a_method_is_trained_measured_and_kept(
@@ -63,6 +64,9 @@ def test_a_method_is_trained_measured_and_kept(
         assert len(run["correlation"]["train"]) == 32
     again = run_method(store, "nottingham-10pct", "ccal", tmp_path, small, progress=False)
     assert again == found["ccal"] == json.loads((tmp_path / "ccal-0.json").read_text())
+    assert nottingham.kept_runs(tmp_path) == found
+    with pytest.raises(InputError, match=r"another budget \(margin"):
+        run_method(store, "nottingham-10pct", "ccal", tmp_path, replace(small, margin=1.0))
     table = comparison("nottingham-10pct", found)
     assert "| ccal, paper | 22.2 | 59.2 | 70.7 | 4.0 | 38.8 | 25.0 |" in table
     assert table.count("ours") == 3
@@ -89,7 +93,7 @@ def test_the_small_set_may_be_one_of_pairs(
     store: SheetAudioStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nottingham, "_SMALL_PAIRS", 100)
-    budget = Budget(epochs=1, batch_size=130, stride=2, small="pairs")
+    budget = Budget(max_epochs=1, batch_size=130, stride=2, small="pairs")
     run = run_method(store, "nottingham-10pct", "learned", tmp_path, budget, progress=False)
     each = len(SheetAudioPairs(store, [0]))
     assert run["training pairs"] == run["training tunes"] * each

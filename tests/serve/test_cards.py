@@ -11,7 +11,8 @@ import pytest
 from ccal.retrieval import Index
 from ccal.serve import shelf
 from ccal.serve.answering import entries_text, entry_text
-from ccal.serve.collection import Card, Entry
+from ccal.serve.card import Card
+from ccal.serve.collection import Entry
 from tests.serve.conftest import open_collection
 from tests.serve.live import Live
 

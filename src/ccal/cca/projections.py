@@ -108,7 +108,7 @@ def canonical_frames(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Square canonical frames A (d_x, d_x), B (d_y, d_y) and correlations; no gradient.
 
-    T is float64 and decomposed to `precision`; the frames come in the dtype of `Wx` and `Wy`.
+    T is decomposed to `precision`; the frames come in the dtype of `Wx` and `Wy`.
     """
     U, d, V = singular_frames(T, precision)
     return *fix_signs(Wx.mT @ U.to(Wx), Wy.mT @ V.to(Wy)), d

@@ -87,7 +87,7 @@ def command(
     """
     from ccal.data.music import SheetAudioStore, build_store, read_tunes
     from ccal.data.music.store import MANIFEST
-    from ccal.experiments.nottingham import Budget, check, comparison, run_method
+    from ccal.experiments.nottingham import Budget, check, comparison, kept_runs, run_method
     from ccal.training.allocator import keep_freed_memory
 
     wanted = [name.strip() for name in methods.split(",") if name.strip()]
@@ -99,12 +99,20 @@ def command(
         progress = progress_line("rendering tunes")
         store = build_store(read_tunes(tunes), out / "store", progress=progress)
     budget = Budget(
-        epochs, batch_size, epoch_pairs, stride, small.value, margin, momentum, weight_decay
+        max_epochs=epochs,
+        batch_size=batch_size,
+        epoch_pairs=epoch_pairs,
+        stride=stride,
+        small=small.value,
+        margin=margin,
+        momentum=momentum,
+        weight_decay=weight_decay,
     )
-    found = {}
     for name in wanted:
         note(f"{experiment}, {name}:")
-        found[name] = run_method(store, experiment, name, out, budget, seed=seed)
+        run_method(store, experiment, name, out, budget, seed=seed)
+    # Those of an earlier command, too.
+    found = kept_runs(out, seed)
     table = comparison(experiment, found)
     write_atomically(out / "comparison.md", (table + "\n").encode())
     write_atomically(out / "comparison.json", (json.dumps(found, indent=1) + "\n").encode())

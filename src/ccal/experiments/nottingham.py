@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +30,7 @@ from ccal.experiments.sheet_audio import embed_pairs, evaluate_pairs, train_shee
 from ccal.experiments.tables import PAPER
 from ccal.files import write_atomically
 from ccal.model import DualEncoder
+from ccal.runs import differences
 from ccal.sources.fingerprint import split_hash
 from ccal.training.settings import Settings
 
@@ -38,6 +39,7 @@ __all__ = [
     "Budget",
     "check",
     "comparison",
+    "kept_runs",
     "nottingham_split",
     "run_method",
     "structure",
@@ -53,7 +55,7 @@ class Budget:
     """What a machine can do, and what the small set is.
 
     Args:
-        epochs: at most so many.
+        max_epochs: at most so many.
         batch_size: pairs a step; the paper has 1000.
         epoch_pairs: training pairs that an epoch visits; None for all.
         stride: of the first convolutions; the paper has 1.
@@ -66,7 +68,7 @@ class Budget:
             their number, 32.
     """
 
-    epochs: int = 12
+    max_epochs: int = 12
     batch_size: int = 250
     epoch_pairs: int | None = None
     stride: int = 1
@@ -74,6 +76,10 @@ class Budget:
     margin: float = 0.7
     momentum: float = 1.0
     weight_decay: float = 2e-4
+
+    def facts(self) -> dict[str, Any]:
+        """As a result has them."""
+        return {name.replace("_", " "): value for name, value in asdict(self).items()}
 
 
 def check(experiment: str, methods: Sequence[str]) -> None:
@@ -104,20 +110,24 @@ def run_method(
 ) -> dict[str, Any]:
     """Train one method, or go on with it, and measure it on the test tunes.
 
-    The result is kept in `folder`/METHOD-SEED.json, and not made again, so that another budget
-    needs another folder.
+    The result is kept in `folder`/METHOD-SEED.json, and not made again; another budget needs
+    another folder.
     """
     check(experiment, [method])
-    kept = folder / f"{method}-{seed}.json"
-    if kept.exists():
-        found: dict[str, Any] = json.loads(kept.read_text())
+    asked = {"experiment": experiment, **budget.facts()}
+    found = _kept(folder, method, seed)
+    if found is not None:
+        if changes := differences({name: found.get(name) for name in asked}, asked):
+            raise InputError(
+                f"{folder} holds {method} of seed {seed} with another budget "
+                f"({'; '.join(changes)}); name another folder."
+            )
         return found
     split = nottingham_split(store)
     tunes = split.train
     if experiment == "nottingham-10pct":
         tunes = tunes[: _SMALL_TUNES if budget.small == "tunes" else _first_pairs(store, tunes)]
     seen, held, test = (SheetAudioPairs(store, part) for part in (tunes, split.valid, split.test))
-    changes = {"max_epochs": budget.epochs, "batch_size": min(budget.batch_size, len(seen))}
     settings = Settings.preset(
         experiment,
         method=method,
@@ -130,7 +140,8 @@ def run_method(
         margin=budget.margin,
         momentum=budget.momentum,
         weight_decay=budget.weight_decay,
-        **changes,
+        max_epochs=budget.max_epochs,
+        batch_size=min(budget.batch_size, len(seen)),
     )
     model, history = train_sheet_audio(
         settings,
@@ -146,17 +157,12 @@ def run_method(
     found = {
         "method": method,
         "seed": seed,
-        "experiment": experiment,
+        **asked,
         "training pairs": len(seen),
         "training tunes": len(tunes),
         "candidates": report.x_to_y.candidates,
         "epochs": history.epochs,
         "best epoch": history.best_epoch,
-        "batch size": settings.batch_size,
-        "stride": budget.stride,
-        "margin": budget.margin,
-        "momentum": budget.momentum,
-        "weight decay": budget.weight_decay,
         "data": store.manifest["hash"][:16],
         "split": split_hash(Split(tunes, split.valid, split.test))[:16],
         "validation MRR": [
@@ -165,8 +171,20 @@ def run_method(
         **_measures(report),
         "correlation": _correlation(model, seen, held),
     }
+    kept = folder / f"{method}-{seed}.json"
     write_atomically(kept, (json.dumps(found, indent=1) + "\n").encode())
     return found
+
+
+def kept_runs(folder: Path, seed: int = 0) -> dict[str, dict[str, Any]]:
+    """Results by method that `run_method` has kept in a folder."""
+    runs = {method: _kept(folder, method, seed) for method in METHODS}
+    return {method: run for method, run in runs.items() if run is not None}
+
+
+def _kept(folder: Path, method: str, seed: int) -> dict[str, Any] | None:
+    path = folder / f"{method}-{seed}.json"
+    return json.loads(path.read_text()) if path.exists() else None
 
 
 def _first_pairs(store: SheetAudioStore, tunes: NDArray[np.int64]) -> int:

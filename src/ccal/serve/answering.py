@@ -1,21 +1,19 @@
 """Answers as JSON.
 
-What is written of an item is the same in every answer, so its text is kept, and answers are put
+What is written of an item is the same in every answer, so its card keeps it, and answers are put
 together of such texts.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from math import isfinite
 from typing import Any
-from urllib.parse import quote
 
 from starlette.responses import Response
 
-from ccal.serve.collection import Answer, Card, Entry
+from ccal.serve.card import encode
+from ccal.serve.collection import Answer, Entry
 from ccal.serve.evaluation import Evaluation
 
 __all__ = [
@@ -28,17 +26,12 @@ __all__ = [
     "text_response",
 ]
 
-_KEPT = 20_000
-_MEDIA = ("image", "thumbnail", "audio", "staff")
-_encode = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
-).encode
 _PLOT = "/api/evaluation/plot?name="
 
 
 def json_response(content: Any, status: int = 200) -> Response:
     """Plain values as an answer; NaN would be a mistake of ours and is not sent."""
-    return text_response(_encode(content), status)
+    return text_response(encode(content), status)
 
 
 def text_response(text: str, status: int = 200) -> Response:
@@ -51,9 +44,9 @@ def entry_text(entry: Entry) -> str:
     card, score, why, place = entry
     number = "null" if score is None else _number(score)
     if why is None and place is None:
-        return f'{_card_text(card)},"score":{number},"why":null,"place":null}}'
-    rest = f'"why":{_encode(why)},"place":{_encode(place)}'
-    return f'{_card_text(card)},"score":{number},{rest}}}'
+        return f'{card.opening},"score":{number},"why":null,"place":null}}'
+    rest = f'"why":{encode(why)},"place":{encode(place)}'
+    return f'{card.opening},"score":{number},{rest}}}'
 
 
 def entries_text(entries: Iterable[Entry]) -> str:
@@ -64,7 +57,7 @@ def entries_text(entries: Iterable[Entry]) -> str:
 def answer_text(answer: Answer, seconds: float) -> str:
     """What was found, with the query as it was understood."""
     question = answer.question
-    query = _encode(
+    query = encode(
         {
             "kind": question.kind,
             "modality": question.modality,
@@ -74,7 +67,7 @@ def answer_text(answer: Answer, seconds: float) -> str:
     )
     item = "null" if answer.item is None else entry_text(answer.item)
     return (
-        f'{{"query":{query[:-1]},"item":{item}}},"within":{_encode(question.within)},'
+        f'{{"query":{query[:-1]},"item":{item}}},"within":{encode(question.within)},'
         f'"took_ms":{1000 * seconds:.3f},"results":{entries_text(answer.results)}}}'
     )
 
@@ -84,12 +77,14 @@ def many_text(texts: Sequence[str], answers: Sequence[Answer | str], seconds: fl
     within = next(answer.question.within for answer in answers if isinstance(answer, Answer))
     parts = []
     for text, answer in zip(texts, answers, strict=True):
-        refused = isinstance(answer, str)
-        results = "[]" if isinstance(answer, str) else entries_text(answer.results)
-        problem = _encode(answer) if refused else "null"
-        parts.append(f'{{"text":{_encode(text)},"results":{results},"problem":{problem}}}')
+        results, problem = "[]", "null"
+        if isinstance(answer, str):
+            problem = encode(answer)
+        else:
+            results = entries_text(answer.results)
+        parts.append(f'{{"text":{encode(text)},"results":{results},"problem":{problem}}}')
     return (
-        f'{{"within":{_encode(within)},"took_ms":{1000 * seconds:.3f},'
+        f'{{"within":{encode(within)},"took_ms":{1000 * seconds:.3f},'
         f'"answers":[{",".join(parts)}]}}'
     )
 
@@ -102,17 +97,6 @@ def evaluation_json(evaluation: Evaluation) -> dict[str, Any]:
             plot[kind] = f"{_PLOT}{plot['name']}&type={kind}"
     content["report"] = "/api/evaluation/report" if content["report"] else None
     return content
-
-
-@lru_cache(_KEPT)
-def _card_text(card: Card) -> str:
-    """An item without its end, which every answer has its own of."""
-    media: dict[str, str | None] = dict.fromkeys(_MEDIA)
-    if card.media:
-        id = quote(card.id, safe="")
-        media |= {name: f"/media/{name}?id={id}" for name in card.media}
-    fields = ("id", "modality", "kind", "title", "text", "metadata")
-    return _encode({**{name: getattr(card, name) for name in fields}, "media": media})[:-1]
 
 
 def _number(value: float) -> str:

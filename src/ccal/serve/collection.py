@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from ccal.errors import CcalError, InputError
+from ccal.serve.card import Card
 from ccal.serve.evaluation import Evaluation
 
 __all__ = [
     "Answer",
-    "Card",
     "Collection",
     "Entry",
     "Media",
@@ -62,22 +62,6 @@ class Question:
     k: int
     where: Mapping[str, Any] = field(default_factory=dict)
     explain: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class Card:
-    """What the page shows of an item, whoever asks; `media` are the kinds that can be had of it.
-
-    Two cards are equal if they are one, so that what is made of a card can be kept by it.
-    """
-
-    id: str
-    modality: str
-    kind: str
-    title: str
-    metadata: Mapping[str, Any]
-    text: str | None = None
-    media: Sequence[str] = ()
 
 
 class Entry(NamedTuple):

@@ -12,7 +12,7 @@ from ccal.encoders import front_end_config, tower_config
 from ccal.errors import CcalError
 from ccal.model import DualEncoder
 from ccal.retrieval import Hit, Item
-from ccal.serve.collection import Card
+from ccal.serve.card import Card
 
 __all__ = ["card_of", "describe_model", "has_words", "kind_of", "short"]
 

@@ -12,7 +12,8 @@ from ccal.retrieval import Hit, Index, Item
 from ccal.retrieval.answers import Hits, Stored
 from ccal.retrieval.home import Vectors
 from ccal.serve.caching import Cached
-from ccal.serve.collection import Card, Entry, Question, UnknownItemError
+from ccal.serve.card import Card
+from ccal.serve.collection import Entry, Question, UnknownItemError
 from ccal.serve.describing import card_of, kind_of, short
 from ccal.serve.sizes import Sizes
 

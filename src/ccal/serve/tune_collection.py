@@ -20,7 +20,8 @@ from ccal.music import TuneLibrary, TuneMatch
 from ccal.optional import require
 from ccal.retrieval import fingerprint
 from ccal.retrieval.home import Vectors
-from ccal.serve.collection import Answer, Card, Entry, Media, Query, Question, UnknownItemError
+from ccal.serve.card import Card
+from ccal.serve.collection import Answer, Entry, Media, Query, Question, UnknownItemError
 from ccal.serve.describing import describe_model, has_words, short
 from ccal.serve.evaluation import Evaluation, find_run
 from ccal.serve.projection import POINTS, evenly, plane
