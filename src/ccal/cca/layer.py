@@ -165,10 +165,13 @@ class CCALayer(nn.Module):
         if settings.newton_schulz:
             batch = batch._replace(correlations=torch.full_like(batch.correlations, torch.nan))
         self._remember(batch, len(x))
+        xs, ys = batch.x, batch.y
+        if self.k < max(self.dim_x, self.dim_y):
+            xs, ys = xs[:, : self.k], ys[:, : self.k]
         if self.power == 0:
-            return batch.x[:, : self.k], batch.y[:, : self.k]
-        weights = _weights(batch.correlations[: self.k], self.power).to(batch.x.dtype)
-        return batch.x[:, : self.k] * weights, batch.y[:, : self.k] * weights
+            return xs, ys
+        weights = _weights(batch.correlations[: self.k], self.power).to(xs.dtype)
+        return xs * weights, ys * weights
 
     def project_x(self, x: Tensor) -> Tensor:
         """Project samples of view x with the stored projection: (n, dim_x) -> (n, k)."""

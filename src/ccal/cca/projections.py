@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ccal.cca.spectral import canonical_gradients, inverse_sum, singular_frames
+from ccal.cca.spectral import canonical_gradients, divide_by_sums, singular_frames
 from ccal.errors import InputError
 
 __all__ = [
@@ -49,11 +49,10 @@ def whitening(cov: Tensor) -> Tensor:
 
     A sample x (a column) is whitened as W x; a batch of rows X as X W'.
     """
-    L = torch.linalg.cholesky(cov)
+    # L' and, from W' L' = I, W': both lie in memory as they are asked for, nothing is transposed.
+    upper, _ = torch.linalg.cholesky_ex(cov, upper=True, check_errors=True)
     identity = torch.eye(len(cov), dtype=cov.dtype, device=cov.device)
-    # W L = I rather than L W = I, whose right-hand side would be transposed and back.
-    W: Tensor = torch.linalg.solve_triangular(L, identity, upper=False, left=False)
-    return W
+    return torch.linalg.solve_triangular(upper, identity, upper=True, left=False).mT
 
 
 def whitened_cross_covariance(xx: Tensor, yy: Tensor, xy: Tensor) -> Tensor:
@@ -75,7 +74,7 @@ class _PolarFactor(torch.autograd.Function):
         M, r = U.mT @ grad @ V, len(d)
         inverse = torch.where(d > 64 * torch.finfo(d.dtype).eps * d[:1], 1 / d, 0)
         W = torch.empty_like(M)
-        W[:r, :r] = (M[:r, :r] - M[:r, :r].mT) * inverse_sum(d, d.dtype)
+        W[:r, :r] = divide_by_sums(M[:r, :r] - M[:r, :r].mT, d)
         W[r:, :r] = M[r:, :r] * inverse
         W[:r, r:] = M[:r, r:] * inverse[:, None]
         grad_T: Tensor = U @ W @ V.mT

@@ -29,7 +29,7 @@ __all__ = [
     "SingularFrames",
     "aligned_gradients",
     "canonical_gradients",
-    "inverse_sum",
+    "divide_by_sums",
     "singular_frames",
 ]
 
@@ -74,26 +74,27 @@ def singular_frames(T: Tensor, precision: torch.dtype = torch.float64) -> Singul
     rows, columns = T.shape
     wide = T.double()
     if rows == columns and precision != torch.float64:
-        e, V = torch.linalg.eigh(wide.mT @ wide)
+        # Of -T'T the eigenvalues come in the order wanted here.
+        e, V = torch.linalg.eigh(torch.addmm(wide, wide.mT, wide, beta=0, alpha=-1))
         loss = 4 * torch.finfo(torch.float64).eps / torch.finfo(precision).eps
-        span = (e[0] / e[-1]).item()
-        if span > loss:
-            d = e.flip(0).sqrt()
+        largest, least = -e[0].item(), -e[-1].item()
+        if least > loss * largest:
+            d = e.neg_().sqrt_()
             # Dividing by d multiplies the rounding of the product, and T's own, by this span.
-            kind = T.dtype if span > _NARROW else torch.float64
-            V = V.to(kind).flip(1)
-            return SingularFrames((T.to(kind) @ V) / d.to(kind), d, V)
+            kind = T.dtype if least > _NARROW * largest else torch.float64
+            V = V.to(kind)
+            return SingularFrames((T.to(kind) @ V).div_(d.to(kind)), d, V)
     U, d, Vh = torch.linalg.svd(wide)
     return SingularFrames(U, d, Vh.mT)
 
 
-def inverse_sum(d: Tensor, precision: torch.dtype) -> Tensor:
-    """1 / (d_i + d_j), and 0 where both vanish: there the rotation is arbitrary."""
-    floor = 64 * torch.finfo(precision).eps * d[0].item()
+def divide_by_sums(M: Tensor, d: Tensor) -> Tensor:
+    """M_ij / (d_i + d_j), perhaps in place, and 0 where both vanish: any rotation will do there."""
+    floor = 64 * torch.finfo(M.dtype).eps * d[0].item()
     whole = d[-1].item() > floor
-    d = d.to(precision)
-    total = d[:, None] + d
-    return total.reciprocal_() if whole else torch.where(total > floor, 1 / total, 0)
+    d = d.to(M.dtype)
+    sums = d[:, None] + d
+    return M.div_(sums) if whole else torch.where(sums > floor, M / sums, 0)
 
 
 def _inverse_gap(d: Tensor, precision: torch.dtype) -> Tensor:
@@ -148,7 +149,7 @@ def canonical_gradients(
         alive = d[:k] > 64 * torch.finfo(P.dtype).eps * d[0]
         W[:k, :k] = torch.where(close & alive & alive[:, None], rotation, W[:k, :k])
         W.diagonal().zero_()
-    W += _antisymmetric(P - R) * inverse_sum(d, P.dtype)
+    W += divide_by_sums(_antisymmetric(P - R), d)
     W.diagonal().add_(grad_d.to(P.dtype))
     weights = d.to(P.dtype)
     Nx = -_symmetric(P + W * weights) / 2
@@ -157,29 +158,31 @@ def canonical_gradients(
 
 
 def aligned_gradients(
-    P: Tensor, R: Tensor, grad_d: Tensor | None, d: Tensor, divisor: Tensor, *, newton_schulz: bool
+    turns: Tensor, grad_d: Tensor | None, d: Tensor, divisor: Tensor, *, newton_schulz: bool
 ) -> FrameGradients:
     """Gradient with respect to the covariances in the frames A = Wx' Q, B = Wy'.
+
+    `turns` (2, d, d) holds P and R of `canonical_gradients`, and is overwritten.
 
     H = A' Sxy B = V diag(d) V' is symmetric. The rotation of A against B solves a Lyapunov equation
     in H, diagonal in V; the rotation of both is that of the Cholesky factor behind Wy.
     """
-    # Reading a matrix along its columns costs more than a copy, so each is transposed once.
-    Pt, Rt = P.mT.contiguous(), R.mT.contiguous()
-    twice_p = P - Pt
+    dtype = turns.dtype
+    twice_p, twice_r = turns - turns.mT
     if newton_schulz:
-        W = polar_tangent_newton_schulz(divisor, twice_p.double() / 2).to(P.dtype)
-        WH = W @ divisor.to(P.dtype)
+        W = polar_tangent_newton_schulz(divisor, twice_p.double() / 2).to(dtype)
+        WH = W @ divisor.to(dtype)
     else:
         V, Vt = divisor, divisor.mT
-        turned = V @ (Vt @ twice_p @ V).mul_(inverse_sum(d, P.dtype))
-        W, WH = turned @ Vt, turned.mul(d.to(P.dtype)) @ Vt
-    turn = WH + WH.mT
-    common = (twice_p + R).sub_(Rt).triu_(1)
-    Nx = Pt.add_(P).add_(turn).mul_(-0.25)
-    Ny = Rt.add_(R).sub_(turn).add_(common).add_(common.mT).mul_(-0.25)
+        narrow = d.to(dtype)
+        turned = V @ divide_by_sums(Vt @ twice_p @ V, narrow)
+        W, WH = turned @ Vt, turned.mul_(narrow) @ Vt
+    P, R = turns
+    P += WH
+    R += twice_r.add_(twice_p).triu_(1).sub_(WH)
+    Nx, Ny = (turns + turns.mT).mul_(-0.25)
     if not newton_schulz and grad_d is not None and bool(grad_d.any()):
-        stretch = (V * (d * grad_d / 2).to(P.dtype)) @ V.mT
+        stretch = (V * (d * grad_d / 2).to(dtype)) @ Vt
         Nx, Ny = Nx - stretch, Ny - stretch
-        W = W + (V * grad_d.to(P.dtype)) @ V.mT
+        W = W + (V * grad_d.to(dtype)) @ Vt
     return FrameGradients(W, Nx, Ny)
