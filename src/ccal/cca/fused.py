@@ -66,8 +66,8 @@ class Pass(NamedTuple):
     mean_x: Tensor
     mean_y: Tensor
     divisor: Tensor  # V, or H = A' Sxy B for Newton-Schulz: how to divide by d_i + d_j
-    shift_x: Tensor  # mean of the batch minus mean of the statistics; empty where that is zero
-    shift_y: Tensor
+    shift_x: Tensor | None  # mean of the batch minus that of the statistics, if it may differ
+    shift_y: Tensor | None
 
 
 class Facts(NamedTuple):
@@ -80,15 +80,20 @@ class Facts(NamedTuple):
 
 
 def _centre(view: Tensor) -> tuple[Tensor, Tensor]:
-    """Centred samples, and their mean in float64."""
+    """Samples about their mean, and that mean; both to the precision of the samples."""
     if not view.shape[0]:
-        return view, view.new_zeros(view.shape[1]).double()
-    # From the first sample on: constant features become exactly zero, and no large mean is summed.
-    first = view[0]
-    centred = view - first
-    mean = centred.mean(0)
-    centred -= mean
-    return centred, first.double() + mean
+        return view, view.new_zeros(view.shape[1])
+    mean = view.mean(0)
+    return view - mean, mean
+
+
+def _centre_exactly(centred: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
+    """The same in float64, without what rounding has left: constant features become zero."""
+    centred = centred.double()
+    if not centred.shape[0]:
+        return centred, mean.double()
+    rest = centred.mean(0)
+    return centred - rest, mean.double() + rest
 
 
 def _add_ridge(cov: Tensor, ridge: float, relative: bool) -> float:
@@ -104,12 +109,13 @@ def _add_ridge(cov: Tensor, ridge: float, relative: bool) -> float:
     return share
 
 
-def _amplification(W: Tensor, cov: Tensor) -> float:
-    """By how much whitening amplifies errors in the covariance, relative to its diagonal.
+def _amplification(W: Tensor, cov: Tensor, mean: Tensor) -> float:
+    """By how much whitening amplifies errors of covariance and mean, relative to their size.
 
     W_ii^2 S_ii is the variance of a feature over what earlier features leave of it unexplained.
     """
-    return float(W.diagonal().square() @ cov.diagonal())
+    size = torch.addcmul(cov.diagonal(), mean, mean)
+    return torch.dot(W.diagonal().square(), size).item()
 
 
 class _Whitened(NamedTuple):
@@ -118,7 +124,7 @@ class _Whitened(NamedTuple):
     mean_x: Tensor
     mean_y: Tensor
     covariances: list[Tensor]  # what running averages go on from; empty without them
-    shifts: tuple[Tensor, Tensor]
+    shifts: tuple[Tensor | None, Tensor | None]
     Wx: Tensor
     Wy: Tensor
     T: Tensor
@@ -155,7 +161,8 @@ def _whitened(
             f"the dimension ({max(xc.shape[1], yc.shape[1])})."
         )
     momentum = 1.0
-    *kept, shift_x, shift_y = (means[0].new_empty(0) for _ in range(5))
+    kept: list[Tensor] = []
+    shift_x = shift_y = None
     if running:
         # The first batch has nothing to be averaged with.
         momentum = s.momentum if bool(running[5]) else 1.0
@@ -167,7 +174,7 @@ def _whitened(
     share_x = _add_ridge(xx, s.ridge_x, bool(s.relative_ridge))
     share_y = _add_ridge(yy, s.ridge_y, bool(s.relative_ridge))
     Wx, Wy = whitening(xx), whitening(yy)
-    safe = max(_amplification(Wx, xx), _amplification(Wy, yy)) < _CONDITION_LIMIT
+    amplification = max(_amplification(Wx, xx, means[0]), _amplification(Wy, yy, means[1]))
     T = Wx @ xy @ Wy.mT
     return _Whitened(
         samples,
@@ -181,7 +188,7 @@ def _whitened(
         T,
         share_x,
         share_y,
-        safe,
+        amplification < _CONDITION_LIMIT,
     )
 
 
@@ -206,38 +213,39 @@ def forward_pass(
     The covariances are for running averages, and empty without them. See `batch_cca` for the
     arguments.
     """
-    (xc, mean_x), (yc, mean_y) = _centre(x), _centre(y)
+    (xc, at_x), (yc, at_y) = _centre(x), _centre(y)
     # Running averages are float64. Ranks must take the same path, so rounding does not decide.
     exact = x.dtype == torch.float64 or s.shared or bool(running)
     if not exact:
         try:
-            white = _whitened(xc, yc, (mean_x, mean_y), running, s)
+            white = _whitened(xc, yc, (at_x, at_y), running, s)
             exact = not white.well_conditioned
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
             exact = True
     if exact:
-        if not isfinite((mean_x.sum() + mean_y.sum()).item()):
+        if not isfinite((at_x.sum() + at_y.sum()).item()):
             check_finite(x, "x")
             check_finite(y, "y")
-        white = _whitened(xc.double(), yc.double(), (mean_x, mean_y), running, s)
+        (xw, mean_x), (yw, mean_y) = _centre_exactly(xc, at_x), _centre_exactly(yc, at_y)
+        white = _whitened(xw, yw, (mean_x, mean_y), running, s)
     A, B, d, divisor = _frames(white.Wx, white.Wy, white.T, s, x.dtype)
-    if white.well_conditioned or x.dtype == A.dtype:
+    if exact and not (white.well_conditioned and x.dtype == torch.float32):
+        # Where features repeat, what remains of their difference is zero, not rounding error that
+        # the frames multiply: without this gradients have errors of 1e-3 and more.
+        x_frame, y_frame = (xw @ A).to(x), (yw @ B).to(y)
+        A, B, at_x, at_y = A.to(x), B.to(y), mean_x, mean_y
+    else:
         A, B = A.to(x), B.to(y)
         x_frame = xc @ A
         # Into memory that is there already: the system clears what it gives, page by page.
         y_frame = torch.mm(yc, B, out=xc) if xc.shape == yc.shape and xc is not x else yc @ B
-    else:
-        # Where features repeat, what remains of their difference is zero, not rounding error that
-        # the frames multiply: without this gradients have errors of 1e-3 and more.
-        x_frame, y_frame = (xc.double() @ A).to(x), (yc.double() @ B).to(y)
-        A, B = A.to(x), B.to(y)
-    if running or s.shared:
-        # The samples are centred at their own mean, the frames at that of the statistics.
-        x_frame += (mean_x - white.mean_x).to(x) @ A
-        y_frame += (mean_y - white.mean_y).to(y) @ B
+    if exact:
+        # From where the samples are centred to where the frames are.
+        x_frame += (at_x - white.mean_x).to(x) @ A
+        y_frame += (at_y - white.mean_y).to(y) @ B
     facts = Facts(white.samples, white.momentum, white.share_x, white.share_y)
     divisor = divisor if s.newton_schulz else divisor.to(x)
-    means = white.mean_x, white.mean_y
+    means = white.mean_x.double(), white.mean_y.double()
     saved = Pass(x_frame, y_frame, d, A, B, *means, divisor, *white.shifts)
     return saved, white.covariances, facts
 
@@ -272,22 +280,24 @@ def backward_pass(
     *turns, sum_x, sum_y = sums
     if s.aligned:
         W, Nx, Ny = aligned_gradients(
-            *turns, grad_d, f.correlations, f.divisor, newton_schulz=bool(s.newton_schulz)
+            turns[0], grad_d, f.correlations, f.divisor, newton_schulz=bool(s.newton_schulz)
         )
     else:
-        W, Nx, Ny = canonical_gradients(*turns, grad_d, f.correlations, k=int(s.k), power=s.power)
+        P, R = turns
+        W, Nx, Ny = canonical_gradients(P, R, grad_d, f.correlations, k=int(s.k), power=s.power)
     samples, momentum, share_x, share_y = facts
-    scale = momentum / (samples - 1)
-    centre_x, centre_y = sum_x.mul_(-momentum / samples), sum_y.mul_(-momentum / samples)
-    if f.shift_x.shape[0]:
+    scale, centring = momentum / (samples - 1), -momentum / samples
+    if f.shift_x is not None and f.shift_y is not None:
         # The covariances are about the batch's own mean, which is not where the frames have it.
         at_x, at_y = f.shift_x.to(x) @ f.A, f.shift_y.to(y) @ f.B
-        centre_x -= scale * (2 * at_x @ Nx + W @ at_y)
-        centre_y -= scale * (2 * at_y @ Ny + at_x @ W)
-    inner = (grad_x + centre_x).addmm_(f.x, Nx, alpha=2 * scale).addmm_(f.y, W.mT, alpha=scale)
+        share = samples / (samples - 1)
+        sum_x += share * (2 * at_x @ Nx + W @ at_y)
+        sum_y += share * (2 * at_y @ Ny + at_x @ W)
+    inner = torch.add(grad_x, sum_x, alpha=centring)
+    inner.addmm_(f.x, Nx, alpha=2 * scale).addmm_(f.y, W.mT, alpha=scale)
     result_x = inner @ f.A.mT
     spare = inner if inner.shape == f.y.shape else torch.empty_like(f.y)
-    torch.add(grad_y, centre_y, out=spare)
+    torch.add(grad_y, sum_y, alpha=centring, out=spare)
     result_y = spare.addmm_(f.y, Ny, alpha=2 * scale).addmm_(f.x, W, alpha=scale) @ f.B.mT
     if share_x:
         result_x += 2 * scale * _ridge_gradient(x, f.mean_x, f.shift_x, f.A, Nx, share_x)
@@ -297,9 +307,9 @@ def backward_pass(
 
 
 def _ridge_gradient(
-    view: Tensor, mean: Tensor, shift: Tensor, A: Tensor, N: Tensor, share: float
+    view: Tensor, mean: Tensor, shift: Tensor | None, A: Tensor, N: Tensor, share: float
 ) -> Tensor:
     """Through a ridge that is a share of the mean variance, to the samples."""
     trace = (N * (A.mT @ A)).sum()
-    centre = mean + shift if len(shift) else mean
+    centre = mean if shift is None else mean + shift
     return (share / len(A) * trace) * (view - centre.to(view))

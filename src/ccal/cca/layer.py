@@ -238,7 +238,7 @@ class CCALayer(nn.Module):
     def _remember(self, batch: BatchCCA, samples: int) -> None:
         self._store(batch.A, batch.B, batch.correlations, batch.mean_x, batch.mean_y, samples)
         if self.momentum < 1:
-            statistics = (batch.mean_x, batch.mean_y, batch.xx, batch.yy, batch.xy)
+            statistics = (batch.mean_x, batch.mean_y, *batch.covariances)
             for name, value in zip(_RUNNING, statistics, strict=True):
                 self.get_buffer(name).copy_(value)
             self.get_buffer("running_batches").add_(1)

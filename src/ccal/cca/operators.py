@@ -24,8 +24,8 @@ class BatchCCA(NamedTuple):
     """CCA of a batch. Gradients flow through `x`, `y` and `correlations`; the rest is for storing.
 
     `x` (m, d_x) and `y` (m, d_y) are the samples in the frames `A` and `B`. The means are those of
-    the statistics; the covariances, without ridge, are the running ones, and empty if there are
-    none. The Newton-Schulz solver does not know the correlations and leaves them zero.
+    the statistics; the covariances xx, yy, xy, without ridge, are the running ones, if there are
+    any. The Newton-Schulz solver does not know the correlations and leaves them zero.
     """
 
     x: Tensor
@@ -35,9 +35,7 @@ class BatchCCA(NamedTuple):
     B: Tensor
     mean_x: Tensor
     mean_y: Tensor
-    xx: Tensor
-    yy: Tensor
-    xy: Tensor
+    covariances: tuple[Tensor, ...]
 
 
 def batch_cca(x: Tensor, y: Tensor, settings: Settings, running: Sequence[Tensor] = ()) -> BatchCCA:
@@ -47,14 +45,19 @@ def batch_cca(x: Tensor, y: Tensor, settings: Settings, running: Sequence[Tensor
     `running` is empty, or holds the statistics to be averaged with those of the batch: mean_x,
     mean_y, xx, yy, xy and the number of batches in them.
     """
-    dtype = torch.promote_types(torch.promote_types(x.dtype, y.dtype), torch.float32)
-    x, y = x.to(dtype), y.to(dtype)
+    if not (x.dtype is y.dtype is torch.float32):
+        dtype = torch.promote_types(torch.promote_types(x.dtype, y.dtype), torch.float32)
+        x, y = x.to(dtype), y.to(dtype)
     if torch.compiler.is_compiling():
         saved = _operator(x, y, list(running), list(map(float, settings)))
-        rest = (*saved[3:7], *saved[_SAVED:-1])
-        return BatchCCA(*saved[:3], *(output.detach() for output in rest))
-    outputs = _Eager.apply(x, y, list(running), settings)  # type: ignore[no-untyped-call]
-    return BatchCCA(*outputs)
+        constants = (t.detach() for t in (*saved[3:7], *saved[_SAVED:-1]))
+        return _gathered(*saved[:3], *constants)
+    return _gathered(*_Eager.apply(x, y, list(running), settings))  # type: ignore[no-untyped-call]
+
+
+def _gathered(x: Tensor, y: Tensor, correlations: Tensor, *constants: Tensor) -> BatchCCA:
+    A, B, mean_x, mean_y, *covariances = constants
+    return BatchCCA(x, y, correlations, A, B, mean_x, mean_y, tuple(covariances))
 
 
 def _full_precision(x: Tensor) -> AbstractContextManager[object]:
@@ -97,7 +100,10 @@ class _Eager(torch.autograd.Function):
 def _operator(x: Tensor, y: Tensor, running: list[Tensor], settings: list[float]) -> list[Tensor]:
     with _full_precision(x):
         saved, covariances, facts = forward_pass(x, y, running, Settings(*settings))
-    outputs = [output.contiguous() for output in (*saved, *covariances)]
+    outputs = (
+        x.new_empty(0, dtype=torch.float64) if output is None else output.contiguous()
+        for output in (*saved, *covariances)
+    )
     return [*outputs, torch.tensor(facts, dtype=torch.float64)]
 
 
@@ -108,7 +114,7 @@ def _(x: Tensor, y: Tensor, running: list[Tensor], settings: list[float]) -> lis
     views = [x.new_empty(x.shape), y.new_empty(y.shape), wide.new_empty(min(dx, dy))]
     frames = [x.new_empty(dx, dx), x.new_empty(dy, dy)]
     means = [wide.new_empty(dx), wide.new_empty(dy)]
-    shapes = [(dx, dx), (dy, dy), (dx, dy)] if running else [(0,)] * 3
+    shapes = [(dx, dx), (dy, dy), (dx, dy)] if running else []
     covariances = [wide.new_empty(shape) for shape in shapes]
     divisor = (wide if s.newton_schulz else x).new_empty((dx, dx) if s.aligned else 0)
     shifts = [wide.new_empty(dx if running else 0), wide.new_empty(dy if running else 0)]
@@ -120,13 +126,14 @@ def _(x: Tensor, y: Tensor, running: list[Tensor], settings: list[float]) -> lis
 def _backward_operator(
     grads: list[Tensor], saved: list[Tensor], settings: list[float]
 ) -> list[Tensor]:
-    (grad_x, grad_y, grad_d), (x, y, *fields, facts) = grads, saved
+    (grad_x, grad_y, grad_d), (x, y, *fields, shift_x, shift_y, facts) = grads, saved
+    shifts = (shift if len(shift) else None for shift in (shift_x, shift_y))
     with _full_precision(x):
         found = backward_pass(
             (grad_x, grad_y, grad_d),
             x,
             y,
-            Pass(*fields),
+            Pass(*fields, *shifts),
             Facts(*facts.tolist()),
             Settings(*settings),
         )

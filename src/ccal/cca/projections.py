@@ -27,7 +27,7 @@ __all__ = [
 def ridge_floor(cov: Tensor) -> float:
     """Smallest ridge that keeps a float64 covariance positive definite in floating point."""
     share = max(len(cov), 64) * torch.finfo(torch.float64).eps
-    return share * float(cov.detach().diagonal().sum()) or 1.0
+    return share * cov.detach().trace().item() or 1.0
 
 
 def add_ridge(cov: Tensor, ridge: float, *, relative: bool = False) -> Tensor:
@@ -52,7 +52,8 @@ def whitening(cov: Tensor) -> Tensor:
     # L' and, from W' L' = I, W': both lie in memory as they are asked for, nothing is transposed.
     upper, _ = torch.linalg.cholesky_ex(cov, upper=True, check_errors=True)
     identity = torch.eye(len(cov), dtype=cov.dtype, device=cov.device)
-    return torch.linalg.solve_triangular(upper, identity, upper=True, left=False).mT
+    W: Tensor = torch.linalg.solve_triangular(upper, identity, upper=True, left=False).mT
+    return W
 
 
 def whitened_cross_covariance(xx: Tensor, yy: Tensor, xy: Tensor) -> Tensor:

@@ -77,9 +77,10 @@ def singular_frames(T: Tensor, precision: torch.dtype = torch.float64) -> Singul
         # Of -T'T the eigenvalues come in the order wanted here.
         e, V = torch.linalg.eigh(torch.addmm(wide, wide.mT, wide, beta=0, alpha=-1))
         loss = 4 * torch.finfo(torch.float64).eps / torch.finfo(precision).eps
-        largest, least = -e[0].item(), -e[-1].item()
+        squares = e.neg_().tolist()
+        largest, least = squares[0], squares[-1]
         if least > loss * largest:
-            d = e.neg_().sqrt_()
+            d = e.sqrt_()
             # Dividing by d multiplies the rounding of the product, and T's own, by this span.
             kind = T.dtype if least > _NARROW * largest else torch.float64
             V = V.to(kind)
