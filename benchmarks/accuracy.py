@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from benchmarks.layer import views
 from benchmarks.peers import by_svd, released
 from benchmarks.timing import Row, show
 from ccal.cca.fused import Settings
@@ -22,7 +23,7 @@ def _whiten(x: Tensor) -> Tensor:
 
 
 def batches() -> dict[str, tuple[Tensor, Tensor]]:
-    """Float64 batches, named by what is awkward about them."""
+    """Batches, named by what is awkward about them."""
     generator = torch.Generator().manual_seed(0)
 
     def noise(d: int = D) -> Tensor:
@@ -45,6 +46,9 @@ def batches() -> dict[str, tuple[Tensor, Tensor]]:
         "constant columns": (constant_x, constant_y),
         "ill-conditioned (1e8)": (x * torch.logspace(0, -4, D).double(), y),
         "scale 1000": (1000 * x, 1000 * y),
+        "mean 1000": (1000 + x, 1000 + y),
+        "d = 128, m = 1000": views(128, 1000),
+        "d = 512, m = 2000": views(512, 2000),
     }
 
 

@@ -5,9 +5,8 @@ The backward never forms a gradient of A or B. In a frame, P = A' dL/dA is x*' d
     dL/dX = (dL/dX* + 2 / (m - 1) X* Nx + 1 / (m - 1) Y* W') A'
 
 so it costs eight m x d products, all between well-scaled whitened matrices; the ill-conditioned
-inverse covariance enters once, at the end. Covariances and whitening are computed in the precision
-of the samples where the covariances are well enough conditioned for that, and in float64 where they
-are not; T is decomposed in float64.
+inverse covariance enters once, at the end. Everything is computed in the precision of the samples
+where the covariances are well enough conditioned for that, and in float64 where they are not.
 """
 
 from __future__ import annotations

@@ -40,8 +40,7 @@ class CCALayer(nn.Module):
     batch are noisy.
 
     Shapes: x (m, dim_x), y (m, dim_y) -> (m, k), (m, k). Half precision is raised to float32. What
-    float32 cannot do safely runs in float64: decompositions always, covariances when they are not
-    well conditioned.
+    float32 cannot do safely runs in float64.
 
     Args:
         dim_x: features of view x.

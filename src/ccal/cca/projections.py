@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ccal.cca.polar_frames import polar_frames
 from ccal.cca.spectral import canonical_gradients, divide_by_sums, singular_frames
 from ccal.errors import InputError
 
@@ -118,7 +119,8 @@ def aligned_frames(
     Wx: Tensor, Wy: Tensor, T: Tensor, precision: torch.dtype = torch.float64
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Frames A = Wx' Q and B = Wy', correlations, and V, which turns them canonical; d_x = d_y."""
-    U, d, V = singular_frames(T, precision)
+    frames = polar_frames(T) if T.dtype == torch.float32 else None
+    U, d, V = frames or singular_frames(T, precision)
     V = V.to(Wx)
     return Wx.mT @ (U.to(Wx) @ V.mT), Wy.mT, d, V
 
