@@ -50,7 +50,7 @@ def spectra(draw: st.DrawFn) -> Tensor:
 @given(spectra(), st.integers(0, 1000), st.sampled_from([1e-3, 1.0, 1e3]))
 def test_where_there_are_frames_they_are_right(d: Tensor, seed: int, scale: float) -> None:
     found = error(with_singular_values(scale * d, seed))
-    # A few squares of the largest defect.
+    # Less than the square of the largest defect.
     assert found is None or found < 5e-5
 
 

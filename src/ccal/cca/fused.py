@@ -244,7 +244,7 @@ def forward_pass(
         y_frame += (at_y - white.mean_y).to(y) @ B
     facts = Facts(white.samples, white.momentum, white.share_x, white.share_y)
     divisor = divisor if s.newton_schulz else divisor.to(x)
-    means = white.mean_x.double(), white.mean_y.double()
+    means = white.mean_x, white.mean_y
     saved = Pass(x_frame, y_frame, d, A, B, *means, divisor, *white.shifts)
     return saved, white.covariances, facts
 

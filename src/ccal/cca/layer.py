@@ -233,9 +233,9 @@ class CCALayer(nn.Module):
             sync=self.sync,
         )
 
-    @torch.no_grad()
     def _remember(self, batch: BatchCCA, samples: int) -> None:
-        self._store(batch.A, batch.B, batch.correlations, batch.mean_x, batch.mean_y, samples)
+        d = batch.correlations.detach()
+        self._store(batch.A, batch.B, d, batch.mean_x, batch.mean_y, samples)
         if self.momentum < 1:
             statistics = (batch.mean_x, batch.mean_y, *batch.covariances)
             for name, value in zip(_RUNNING, statistics, strict=True):

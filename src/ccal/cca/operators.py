@@ -100,6 +100,8 @@ class _Eager(torch.autograd.Function):
 def _operator(x: Tensor, y: Tensor, running: list[Tensor], settings: list[float]) -> list[Tensor]:
     with _full_precision(x):
         saved, covariances, facts = forward_pass(x, y, running, Settings(*settings))
+    # An operator's outputs are tensors, and their dtypes are known beforehand.
+    saved = saved._replace(mean_x=saved.mean_x.double(), mean_y=saved.mean_y.double())
     outputs = (
         x.new_empty(0, dtype=torch.float64) if output is None else output.contiguous()
         for output in (*saved, *covariances)

@@ -11,6 +11,8 @@ U'U = I + F, the polar factor is U D (D (I + F) D)^(-1/2) V', which to first ord
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 import torch
 from torch import Tensor
 
@@ -24,8 +26,8 @@ _WORTH_IT = 100
 # Singular values below this share of the largest are told apart in float64.
 _SMALL = 0.1
 
-# Largest entry of F, whose square is what remains. Of random matrices one in twenty is too bad.
-_DEFECT = 3e-3
+# Largest norm of F, whose square is what remains. Of random matrices one in twenty exceeds it.
+_DEFECT = 1e-2
 
 
 def polar_frames(T: Tensor) -> SingularFrames | None:
@@ -45,27 +47,28 @@ def polar_frames(T: Tensor) -> SingularFrames | None:
     # Of -T'T the eigenvalues come in descending order of d.
     e, V = torch.linalg.eigh(torch.addmm(T, T.mT, T, beta=0, alpha=-1))
     squares = e.tolist()
-    small = sum(square > _SMALL**2 * squares[0] for square in squares)
-    if small > size // 2:
+    large = bisect_right(squares, _SMALL**2 * squares[0])
+    if large < size // 2:
         return None
-    if small:
-        rest = V[:, -small:]
-        rest.copy_(_told_apart(T.double(), rest.double()))
     U = T @ V
+    if large < size:
+        _tell_apart(U[:, large:], V[:, large:])
     d = torch.linalg.vector_norm(U, dim=0)
     U /= d
     F = U.mT @ U
     F.diagonal().sub_(1)
     # Not a number where T is singular.
-    if not F.abs().max().item() < _DEFECT:
+    if not torch.linalg.vector_norm(F).item() < _DEFECT:
         return None
-    Z = F.mul_(d[:, None]).div_(d[:, None] + d)
+    column = d[:, None]
+    Z = F.mul_(column).div_(column + d)
     return SingularFrames(torch.addmm(U, U, Z, alpha=-1), d.double(), V)
 
 
-def _told_apart(T: Tensor, directions: Tensor) -> Tensor:
-    """Singular directions of T within the space of some directions (d, r), by descending d."""
-    images = T @ directions
-    _, turn = torch.linalg.eigh((images.mT @ images).neg_())
-    apart: Tensor = directions @ turn
-    return apart
+def _tell_apart(images: Tensor, directions: Tensor) -> None:
+    """Turn directions (d, r) and their images under T, in place, until the images are orthogonal."""
+    wide = images.double()
+    _, turn = torch.linalg.eigh((wide.mT @ wide).neg_())
+    turn = turn.to(images.dtype)
+    images.copy_(images @ turn)
+    directions.copy_(directions @ turn)

@@ -91,8 +91,9 @@ def singular_frames(T: Tensor, precision: torch.dtype = torch.float64) -> Singul
 
 def divide_by_sums(M: Tensor, d: Tensor) -> Tensor:
     """M_ij / (d_i + d_j), perhaps in place, and 0 where both vanish: any rotation will do there."""
-    floor = 64 * torch.finfo(M.dtype).eps * d[0].item()
-    whole = d[-1].item() > floor
+    values = d.tolist()
+    floor = 64 * torch.finfo(M.dtype).eps * values[0]
+    whole = values[-1] > floor
     d = d.to(M.dtype)
     sums = d[:, None] + d
     return M.div_(sums) if whole else torch.where(sums > floor, M / sums, 0)
