@@ -66,7 +66,7 @@ def polar_frames(T: Tensor) -> SingularFrames | None:
 
 
 def _tell_apart(images: Tensor, directions: Tensor) -> None:
-    """Turn directions (d, r) and their images under T, in place, until the images are orthogonal."""
+    """Turn directions (d, r) and their images under T, in place, to make those orthogonal."""
     wide = images.double()
     _, turn = torch.linalg.eigh((wide.mT @ wide).neg_())
     turn = turn.to(images.dtype)

@@ -36,18 +36,18 @@ def indicator_products(
         hits.neg_().add_(top)
     # numpy finds and sorts them several times faster than torch does.
     places = np.flatnonzero(hits.bool().numpy())
-    rows, columns = np.divmod(places, hits.shape[1])
+    rows, columns = np.divmod(places.astype(np.int32), np.int32(hits.shape[1]))
     values = hits.numpy().reshape(-1)[places] if top > 1 else None
     to_x = to_y = None
     if y is not None:
-        to_x = _sum_rows(y, columns, values, rows, len(hits))
+        to_x = _sum_rows(y, columns, values, np.bincount(rows, minlength=len(hits)))
         if mostly_full:
             to_x = top * y.sum(0) - to_x
     if x is not None:
         # Of 16 bits or less, numpy sorts by radix.
         order = np.argsort(columns.astype(np.min_scalar_type(hits.shape[1])), kind="stable")
         values = None if values is None else values[order]
-        to_y = _sum_rows(x, rows[order], values, columns[order], hits.shape[1])
+        to_y = _sum_rows(x, rows[order], values, np.bincount(columns, minlength=hits.shape[1]))
         if mostly_full:
             to_y = top * x.sum(0) - to_y
     return to_x, to_y
@@ -64,16 +64,16 @@ def _listing_pays(hits: Tensor, total: Tensor, top: int, dim: int) -> bool:
 
 def _sum_rows(
     source: Tensor,
-    members: npt.NDArray[np.intp],
+    members: npt.NDArray[np.int32],
     weights: npt.NDArray[np.floating] | None,
-    owners: npt.NDArray[np.intp],
-    count: int,
+    counts: npt.NDArray[np.intp],
 ) -> Tensor:
-    """Row i is the (weighted) sum of the rows of source whose owner is i; owners are sorted."""
+    """Row i is the (weighted) sum of the next counts[i] rows of source that are members."""
+    starts = np.cumsum(counts) - counts
     return functional.embedding_bag(
         torch.from_numpy(members),
         source,
-        torch.from_numpy(np.searchsorted(owners, np.arange(count))),
+        torch.from_numpy(starts.astype(np.int32)),
         mode="sum",
         per_sample_weights=None if weights is None else torch.from_numpy(weights),
     )
