@@ -33,11 +33,11 @@ def indicator_products(
         return None if y is None else hits @ y, None if x is None else hits.T @ x
     mostly_full = bool(2 * total > top * hits.numel())
     if mostly_full:
-        hits.neg_().add_(top)
+        hits -= top
     # numpy finds and sorts them several times faster than torch does.
-    places = np.flatnonzero(hits.bool().numpy())
+    places = _nonzero(hits.bool().numpy().reshape(-1))
     rows, columns = np.divmod(places.astype(np.int32), np.int32(hits.shape[1]))
-    values = hits.numpy().reshape(-1)[places] if top > 1 else None
+    values = np.abs(hits.numpy().reshape(-1)[places]) if top > 1 else None
     to_x = to_y = None
     if y is not None:
         to_x = _sum_rows(y, columns, values, np.bincount(rows, minlength=len(hits)))
@@ -60,6 +60,17 @@ def _listing_pays(hits: Tensor, total: Tensor, top: int, dim: int) -> bool:
     listed = min(total.item(), top * hits.numel() - total.item())
     # Measured on two AVX2 cores: an entry costs what 2000 + 3 dim dense multiply-adds do.
     return listed * (2000 + 3 * dim) < hits.numel() * dim
+
+
+def _nonzero(flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
+    """Places of the few flags that are set: first the words of eight that hold any, then those."""
+    if len(flags) % 8:
+        return np.flatnonzero(flags)
+    words = flags.view(np.uint64)
+    holding = np.flatnonzero(words != 0)
+    found = np.flatnonzero(words[holding].view(np.bool_))
+    places: npt.NDArray[np.intp] = (holding[found >> 3] << 3) + (found & 7)
+    return places
 
 
 def _sum_rows(
