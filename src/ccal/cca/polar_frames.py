@@ -1,9 +1,9 @@
-"""Frames of the polar factor of a float32 matrix, mostly in float32.
+"""Frames of the polar factor of a float32 matrix, all in float32.
 
 Singular vectors by the eigenvectors V of T'T suffer from squaring: rounding turns directions of
 small singular values d into each other. In float64 that does no harm, but takes twice the time. So
-the few directions of small d are told apart in float64, in the space that they span, and the rest
-in float32. What is still wrong shows in U = T V / d, whose columns should be orthonormal: with
+directions of small d are told apart a second time, in the space that they span, where they are not
+small any more. What is still wrong shows in U = T V / d, whose columns should be orthonormal: with
 U'U = I + F, the polar factor is U D (D (I + F) D)^(-1/2) V', which to first order in F is
 
     (U - U Z) V'        Z_ij = F_ij d_i / (d_i + d_j)
@@ -23,7 +23,7 @@ __all__ = ["polar_frames"]
 # Smaller matrices have their eigenvectors sooner in float64 than all this takes.
 _WORTH_IT = 100
 
-# Singular values below this share of the largest are told apart in float64.
+# Singular values below this share of the largest count as small.
 _SMALL = 0.1
 
 # Largest norm of F, whose square is what remains. Of random matrices one in twenty exceeds it.
@@ -53,10 +53,9 @@ def polar_frames(T: Tensor) -> SingularFrames | None:
     U = T @ V
     if large < size:
         _tell_apart(U[:, large:], V[:, large:])
-    d = torch.linalg.vector_norm(U, dim=0)
+    d = U.square().sum(0).sqrt_()
     U /= d
-    F = U.mT @ U
-    F.diagonal().sub_(1)
+    F = (U.mT @ U).fill_diagonal_(0)
     # Not a number where T is singular.
     if not torch.linalg.vector_norm(F).item() < _DEFECT:
         return None
@@ -67,8 +66,6 @@ def polar_frames(T: Tensor) -> SingularFrames | None:
 
 def _tell_apart(images: Tensor, directions: Tensor) -> None:
     """Turn directions (d, r) and their images under T, in place, to make those orthogonal."""
-    wide = images.double()
-    _, turn = torch.linalg.eigh((wide.mT @ wide).neg_())
-    turn = turn.to(images.dtype)
+    _, turn = torch.linalg.eigh((images.mT @ images).neg_())
     images.copy_(images @ turn)
     directions.copy_(directions @ turn)

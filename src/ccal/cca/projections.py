@@ -28,7 +28,7 @@ __all__ = [
 def ridge_floor(cov: Tensor) -> float:
     """Smallest ridge that keeps a float64 covariance positive definite in floating point."""
     share = max(len(cov), 64) * torch.finfo(torch.float64).eps
-    return share * cov.detach().trace().item() or 1.0
+    return share * cov.trace().item() or 1.0
 
 
 def add_ridge(cov: Tensor, ridge: float, *, relative: bool = False) -> Tensor:
