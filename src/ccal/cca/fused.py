@@ -172,7 +172,8 @@ def _whitened(
     mean_x, mean_y, xx, yy, xy = statistics
     share_x = _add_ridge(xx, s.ridge_x, bool(s.relative_ridge))
     share_y = _add_ridge(yy, s.ridge_y, bool(s.relative_ridge))
-    Wx, Wy = whitening(xx), whitening(yy)
+    identity = torch.eye(len(xx), dtype=xx.dtype, device=xx.device)
+    Wx, Wy = whitening(xx, identity), whitening(yy, identity if len(xx) == len(yy) else None)
     amplification = max(_amplification(Wx, xx, means[0]), _amplification(Wy, yy, means[1]))
     T = Wx @ xy @ Wy.mT
     return _Whitened(

@@ -45,7 +45,7 @@ def polar_frames(T: Tensor) -> SingularFrames | None:
     if size < _WORTH_IT:
         return None
     # Of -T'T the eigenvalues come in descending order of d.
-    e, V = torch.linalg.eigh(torch.addmm(T, T.mT, T, beta=0, alpha=-1))
+    e, V = torch.linalg.eigh(torch.addmm(T, T.mT, T, beta=0, alpha=-1), UPLO="U")
     squares = e.tolist()
     large = bisect_right(squares, _SMALL**2 * squares[0])
     if large < size // 2:

@@ -45,14 +45,16 @@ def add_ridge(cov: Tensor, ridge: float, *, relative: bool = False) -> Tensor:
     return cov + amount * torch.eye(len(cov), dtype=cov.dtype, device=cov.device)
 
 
-def whitening(cov: Tensor) -> Tensor:
+def whitening(cov: Tensor, identity: Tensor | None = None) -> Tensor:
     """The inverse Cholesky factor W of a positive definite covariance: W cov W' = I.
 
-    A sample x (a column) is whitened as W x; a batch of rows X as X W'.
+    A sample x (a column) is whitened as W x; a batch of rows X as X W'. Whoever has the identity
+    matrix at hand may pass it.
     """
+    if identity is None:
+        identity = torch.eye(len(cov), dtype=cov.dtype, device=cov.device)
     # L' and, from W' L' = I, W': both lie in memory as they are asked for, nothing is transposed.
     upper, _ = torch.linalg.cholesky_ex(cov, upper=True, check_errors=True)
-    identity = torch.eye(len(cov), dtype=cov.dtype, device=cov.device)
     W: Tensor = torch.linalg.solve_triangular(upper, identity, upper=True, left=False).mT
     return W
 
