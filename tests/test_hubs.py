@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccal.errors import InputError
@@ -17,6 +17,7 @@ def views(n: int, dim: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     )
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 50), st.floats(0, 1), st.integers(1, 7))
 def test_cosines_of_corrected_embeddings_are_the_scores(
     seed: int, weight: float, neighbours: int

@@ -106,7 +106,7 @@ while True:
 
 def test_a_killed_writer_leaves_a_whole_model(tmp_path: Path) -> None:
     root = Path(__file__).parents[1]
-    for attempt in range(5):
+    for attempt in range(3):
         command = [sys.executable, "-c", WRITER, str(tmp_path / "model")]
         environment = {**os.environ, "PYTHONPATH": f"{root / 'src'}:{root}"}
         writer = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root, env=environment)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 
+import ccal
 from ccal import DualEncoder, PairwiseRankingLoss
 from ccal.data.music import SheetAudioPairs, SheetAudioStore, build_store, split_tunes
 from ccal.encoders import VGG
@@ -46,17 +51,38 @@ def small_model(seed: int = 0) -> DualEncoder:
     )
 
 
+@contextmanager
+def common(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder for all processes of a test run: the first to come fills it, the others wait."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    (folder / "dances").mkdir(exist_ok=True)
+    with FileLock(folder / "dances.lock"):
+        yield folder / "dances"
+
+
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> SheetAudioStore:
     if MISSING:
         pytest.skip(f"ccal[music] is not installed: {', '.join(MISSING)} missing")
     text = "".join(random_abc(number) for number in range(1, _TUNES + 1))
-    return build_store(split_tunes(text, "random.abc"), tmp_path_factory.mktemp("tunes") / "store")
+    with common(tmp_path_factory) as folder:
+        return build_store(split_tunes(text, "random.abc"), folder / "store")
 
 
 @pytest.fixture(scope="session")
-def model(store: SheetAudioStore) -> DualEncoder:
+def model(store: SheetAudioStore, tmp_path_factory: pytest.TempPathFactory) -> DualEncoder:
     """Trained for some seconds; it need only know these tunes."""
+    with common(tmp_path_factory) as folder:
+        if not (folder / "model").exists():
+            trained(store).save(folder / "model")
+        loaded = ccal.load(folder / "model")
+    assert isinstance(loaded, DualEncoder)
+    return loaded
+
+
+def trained(store: SheetAudioStore) -> DualEncoder:
     model = small_model()
     pairs = SheetAudioPairs(store, centred=True)
     loss = PairwiseRankingLoss(margin=0.5)
@@ -76,7 +102,10 @@ def model(store: SheetAudioStore) -> DualEncoder:
 def library(
     store: SheetAudioStore, model: DualEncoder, tmp_path_factory: pytest.TempPathFactory
 ) -> TuneLibrary:
-    return TuneLibrary.build(tmp_path_factory.mktemp("library") / "all", model, store)
+    with common(tmp_path_factory) as folder:
+        if not (folder / "library").exists():
+            TuneLibrary.build(folder / "library", model, store)
+        return TuneLibrary.open(folder / "library", model, store=store)
 
 
 @pytest.fixture

@@ -63,18 +63,18 @@ def test_recall(location: str, model: DualEncoder) -> None:
 def test_rows_that_are_removed_go(
     location: str, model: DualEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer_module, "_BURIED", 20)
-    with Index.build(location, model, rows(60), modality="image") as index:
+    monkeypatch.setattr(writer_module, "_BURIED", 8)
+    with Index.build(location, model, rows(24), modality="image") as index:
         with Index.open(location) as reader:
             left = []
-            for n in range(1, 41):
+            for n in range(1, 17):
                 index.remove([f"image-{n}"])
                 left.append(index.stats().details["removed"])
                 vector = rows(1, seed=n, width=DIM)[0]
-                ids = [f"image-{m}" for m in range(n + 1, 61)]
-                hits = reader.search_vectors(vector, k=60)
-                assert_same(hits, brute_force(reader, vector, 60, ids))
-        assert max(left) == 20
+                ids = [f"image-{m}" for m in range(n + 1, 25)]
+                hits = reader.search_vectors(vector, k=24)
+                assert_same(hits, brute_force(reader, vector, 24, ids))
+        assert max(left) == 8
         assert left.count(0) == 1
         index.check()
 

@@ -174,7 +174,10 @@ def _whitened(
     share_y = _add_ridge(yy, s.ridge_y, bool(s.relative_ridge))
     identity = torch.eye(len(xx), dtype=xx.dtype, device=xx.device)
     Wx, Wy = whitening(xx, identity), whitening(yy, identity if len(xx) == len(yy) else None)
-    amplification = max(_amplification(Wx, xx, means[0]), _amplification(Wy, yy, means[1]))
+    well_conditioned = (
+        _amplification(Wx, xx, means[0]) < _CONDITION_LIMIT
+        and _amplification(Wy, yy, means[1]) < _CONDITION_LIMIT
+    )
     T = Wx @ xy @ Wy.mT
     return _Whitened(
         samples,
@@ -188,7 +191,7 @@ def _whitened(
         T,
         share_x,
         share_y,
-        amplification < _CONDITION_LIMIT,
+        well_conditioned,
     )
 
 
