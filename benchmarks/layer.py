@@ -65,7 +65,7 @@ def quiet(layer: CCALayer) -> CCALayer:
     return layer
 
 
-def layer_rows(seconds: float = 6.0) -> list[Row]:
+def layer_rows(seconds: float = 10.0) -> list[Row]:
     """The layer alone, against peers and the products it needs."""
     rows: list[Row] = []
     for d, m in SIZES:
@@ -151,7 +151,7 @@ def training_step(projection: nn.Module, batch: int = 1000) -> Callable[[], obje
     return step
 
 
-def step_rows(seconds: float = 20.0) -> list[Row]:
+def step_rows(seconds: float = 40.0) -> list[Row]:
     """A training step with CCAL and one with learned projections."""
     times = medians(
         {"ccal": training_step(CCALayer(128)), "learned": training_step(Learned(128))}, seconds
