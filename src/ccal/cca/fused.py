@@ -2,7 +2,7 @@
 
 The backward never forms a gradient of A or B. In a frame, P = A' dL/dA is x*' dL/dx*, and
 
-    dL/dX = (dL/dX* + 2 / (m - 1) X* Nx + 1 / (m - 1) Y* W') A'
+    dL/dX = (dL/dX* - 1 / (m - 1) X* Mx + 1 / (m - 1) Y* W') A'
 
 so it costs eight m x d products, all between well-scaled whitened matrices; the ill-conditioned
 inverse covariance enters once, at the end. Everything is computed in the precision of the samples
@@ -97,7 +97,8 @@ def _centre_exactly(centred: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
 
 def _add_ridge(cov: Tensor, ridge: float, relative: bool) -> float:
     """Add the ridge in place; returns the share of the mean variance in it, for the gradient."""
-    floor = ridge_floor(cov)
+    # Float32 does not see so small a ridge; what it cannot factorise comes again in float64.
+    floor = ridge_floor(cov) if cov.dtype == torch.float64 else 0.0
     amount, share = ridge, 0.0
     diagonal = cov.diagonal()
     if relative or ridge < floor:
@@ -267,52 +268,43 @@ def backward_pass(
     """
     f = forward
     grad_x, grad_y, grad_d = grads
-    if s.aligned:
-        # One tensor for P and R, so that what is done to both is done in one step.
-        both = f.A.new_empty(2, *f.A.shape)
-        torch.mm(f.x.mT, grad_x, out=both[0])
-        torch.mm(f.y.mT, grad_y, out=both[1])
-        turns = [both]
-    else:
-        turns = [f.x.mT @ grad_x, f.y.mT @ grad_y]
-    sums = [*turns, grad_x.sum(0), grad_y.sum(0)]
+    sums = [f.x.mT @ grad_x, f.y.mT @ grad_y, grad_x.sum(0), grad_y.sum(0)]
     if s.shared:
         # All ranks must sum as many.
         sums.append(torch.zeros_like(f.correlations) if grad_d is None else grad_d)
         *sums, grad_d = [distributed.all_reduce_sum(t) for t in sums]
-    *turns, sum_x, sum_y = sums
+    P, R, sum_x, sum_y = sums
     if s.aligned:
-        W, Nx, Ny = aligned_gradients(
-            turns[0], grad_d, f.correlations, f.divisor, newton_schulz=bool(s.newton_schulz)
+        W, Mx, My = aligned_gradients(
+            P, R, grad_d, f.correlations, f.divisor, newton_schulz=bool(s.newton_schulz)
         )
     else:
-        P, R = turns
-        W, Nx, Ny = canonical_gradients(P, R, grad_d, f.correlations, k=int(s.k), power=s.power)
+        W, Mx, My = canonical_gradients(P, R, grad_d, f.correlations, k=int(s.k), power=s.power)
     samples, momentum, share_x, share_y = facts
     scale, centring = momentum / (samples - 1), -momentum / samples
     if f.shift_x is not None and f.shift_y is not None:
         # The covariances are about the batch's own mean, which is not where the frames have it.
         at_x, at_y = f.shift_x.to(x) @ f.A, f.shift_y.to(y) @ f.B
         share = samples / (samples - 1)
-        sum_x += share * (2 * at_x @ Nx + W @ at_y)
-        sum_y += share * (2 * at_y @ Ny + at_x @ W)
+        sum_x += share * (W @ at_y - at_x @ Mx)
+        sum_y += share * (at_x @ W - at_y @ My)
     inner = torch.add(grad_x, sum_x, alpha=centring)
-    inner.addmm_(f.x, Nx, alpha=2 * scale).addmm_(f.y, W.mT, alpha=scale)
+    inner.addmm_(f.x, Mx, alpha=-scale).addmm_(f.y, W.mT, alpha=scale)
     result_x = inner @ f.A.mT
     spare = inner if inner.shape == f.y.shape else torch.empty_like(f.y)
     torch.add(grad_y, sum_y, alpha=centring, out=spare)
-    result_y = spare.addmm_(f.y, Ny, alpha=2 * scale).addmm_(f.x, W, alpha=scale) @ f.B.mT
+    result_y = spare.addmm_(f.y, My, alpha=-scale).addmm_(f.x, W, alpha=scale) @ f.B.mT
     if share_x:
-        result_x += 2 * scale * _ridge_gradient(x, f.mean_x, f.shift_x, f.A, Nx, share_x)
+        result_x -= scale * _ridge_gradient(x, f.mean_x, f.shift_x, f.A, Mx, share_x)
     if share_y:
-        result_y += 2 * scale * _ridge_gradient(y, f.mean_y, f.shift_y, f.B, Ny, share_y)
+        result_y -= scale * _ridge_gradient(y, f.mean_y, f.shift_y, f.B, My, share_y)
     return result_x, result_y
 
 
 def _ridge_gradient(
-    view: Tensor, mean: Tensor, shift: Tensor | None, A: Tensor, N: Tensor, share: float
+    view: Tensor, mean: Tensor, shift: Tensor | None, A: Tensor, M: Tensor, share: float
 ) -> Tensor:
     """Through a ridge that is a share of the mean variance, to the samples."""
-    trace = (N * (A.mT @ A)).sum()
+    trace = (M * (A.mT @ A)).sum()
     centre = mean if shift is None else mean + shift
     return (share / len(A) * trace) * (view - centre.to(view))

@@ -147,8 +147,8 @@ class _CanonicalProjections(torch.autograd.Function):
         pad = torch.nn.functional.pad
         P = pad(A.mT @ grad_A, (0, len(A) - ctx.k))
         R = pad(B.mT @ grad_B, (0, len(B) - ctx.k))
-        W, Nx, Ny = canonical_gradients(P, R, pad(grad_d, (0, len(d) - ctx.k)), d, k=ctx.k)
-        return A @ Nx @ A.mT, B @ Ny @ B.mT, A @ W @ B.mT, None
+        W, Mx, My = canonical_gradients(P, R, pad(grad_d, (0, len(d) - ctx.k)), d, k=ctx.k)
+        return A @ Mx @ A.mT / -2, B @ My @ B.mT / -2, A @ W @ B.mT, None
 
 
 def canonical_projections(

@@ -47,11 +47,11 @@ class SingularFrames(NamedTuple):
 
 
 class FrameGradients(NamedTuple):
-    """Gradient of a loss in the frames: `W` for Sxy, `Nx` for Sxx, `Ny` for Syy."""
+    """Gradient of a loss in the frames: `W` for Sxy, -`Mx` / 2 for Sxx and -`My` / 2 for Syy."""
 
     W: Tensor
-    Nx: Tensor
-    Ny: Tensor
+    Mx: Tensor
+    My: Tensor
 
 
 def _symmetric(M: Tensor) -> Tensor:
@@ -154,37 +154,39 @@ def canonical_gradients(
     W += divide_by_sums(_antisymmetric(P - R), d)
     W.diagonal().add_(grad_d.to(P.dtype))
     weights = d.to(P.dtype)
-    Nx = -_symmetric(P + W * weights) / 2
-    Ny = -_symmetric(R + weights[:, None] * W) / 2
-    return FrameGradients(W[:d_x, :d_y], Nx[:d_x, :d_x], Ny[:d_y, :d_y])
+    Mx = _symmetric(P + W * weights)
+    My = _symmetric(R + weights[:, None] * W)
+    return FrameGradients(W[:d_x, :d_y], Mx[:d_x, :d_x], My[:d_y, :d_y])
 
 
 def aligned_gradients(
-    turns: Tensor, grad_d: Tensor | None, d: Tensor, divisor: Tensor, *, newton_schulz: bool
+    P: Tensor, R: Tensor, grad_d: Tensor | None, d: Tensor, divisor: Tensor, *, newton_schulz: bool
 ) -> FrameGradients:
     """Gradient with respect to the covariances in the frames A = Wx' Q, B = Wy'.
 
-    `turns` (2, d, d) holds P and R of `canonical_gradients`, and is overwritten.
+    `P` and `R` are those of `canonical_gradients`.
 
     H = A' Sxy B = V diag(d) V' is symmetric. The rotation of A against B solves a Lyapunov equation
     in H, diagonal in V; the rotation of both is that of the Cholesky factor behind Wy.
     """
-    dtype = turns.dtype
-    twice_p, twice_r = turns - turns.mT
+    dtype = P.dtype
+    K = P - P.mT
     if newton_schulz:
-        W = polar_tangent_newton_schulz(divisor, twice_p.double() / 2).to(dtype)
+        W = polar_tangent_newton_schulz(divisor, K.double() / 2).to(dtype)
         WH = W @ divisor.to(dtype)
     else:
         V, Vt = divisor, divisor.mT
         narrow = d.to(dtype)
-        turned = V @ divide_by_sums(Vt @ twice_p @ V, narrow)
+        turned = V @ divide_by_sums(Vt @ K @ V, narrow)
         W, WH = turned @ Vt, turned.mul_(narrow) @ Vt
-    P, R = turns
-    P += WH
-    R += twice_r.add_(twice_p).triu_(1).sub_(WH)
-    Nx, Ny = (turns + turns.mT).mul_(-0.25)
+    moved = (WH + WH.mT).sub_(K)
+    Mx = torch.add(P, moved, alpha=0.5)
+    # Cholesky factors are triangular, so the upper half of the gradient counts twice.
+    upper = torch.sub(R, moved, alpha=0.5).triu_()
+    My = upper + upper.mT
+    My.diagonal().mul_(0.5)
     if not newton_schulz and grad_d is not None and bool(grad_d.any()):
-        stretch = (V * (d * grad_d / 2).to(dtype)) @ Vt
-        Nx, Ny = Nx - stretch, Ny - stretch
+        stretch = (V * (d * grad_d).to(dtype)) @ Vt
+        Mx, My = Mx + stretch, My + stretch
         W = W + (V * grad_d.to(dtype)) @ Vt
-    return FrameGradients(W, Nx, Ny)
+    return FrameGradients(W, Mx, My)
