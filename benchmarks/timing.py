@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -10,14 +11,19 @@ Row = dict[str, object]
 
 
 def medians(variants: Mapping[str, Callable[[], object]], seconds: float) -> dict[str, float]:
-    """Milliseconds of each variant: they warm up, then take turns until the time is up."""
+    """Milliseconds of each variant: they warm up, then take turns until the time is up.
+
+    The order changes from round to round, since what ran before decides what the caches hold.
+    """
+    order, shuffle = list(variants.items()), random.Random(0).shuffle
     times: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(2):
         for run in variants.values():
             run()
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(next(iter(times.values()))) < 5:
-        for name, run in variants.items():
+        shuffle(order)
+        for name, run in order:
             start = time.perf_counter()
             run()
             times[name].append((time.perf_counter() - start) * 1e3)
