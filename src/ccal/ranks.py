@@ -37,11 +37,12 @@ def counterpart_ranks(
         scores = queries[start : start + chunk] @ candidates.mT
         # The counterpart's score comes from this very product: computed by another kernel it
         # could differ in the last bit, and the counterpart would then outrank itself.
-        target = scores.diagonal(start).unsqueeze(1)
+        target = scores.diagonal(start).clone().unsqueeze(1)
+        # In place, so as floats: torch compares into booleans, and sums them, far more slowly.
         if pessimistic:
-            ranks[start : start + chunk] = (scores >= target).sum(1)
+            ranks[start : start + chunk] = scores.ge_(target).sum(1)
         else:
-            ranks[start : start + chunk] = 1 + (scores > target).sum(1)
+            ranks[start : start + chunk] = scores.gt_(target).sum(1) + 1
     return ranks
 
 

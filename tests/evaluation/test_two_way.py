@@ -33,7 +33,7 @@ def test_equals_the_double_loop(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("block", [(5, 3), (7, 13), (64, 8), (255, 2040)])
+@pytest.mark.parametrize("block", [(5, 3), (7, 13), (64, 8), (512, 2048)])
 def test_the_block_size_does_not_matter(block: tuple[int, int], dtype: torch.dtype) -> None:
     x, y, groups = naive.captions(150, 600, 5)
     x, y = x.to(dtype), y.to(dtype)
@@ -119,5 +119,5 @@ def test_bad_settings_are_refused() -> None:
     x = torch.ones(2, 2)
     with pytest.raises(InputError, match="ties must be"):
         two_way_ranks(x, x, ties="random")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="block must lie"):
-        two_way_ranks(x, x, block=(256, 8))
+    with pytest.raises(InputError, match="block must be"):
+        two_way_ranks(x, x, block=(0, 8))

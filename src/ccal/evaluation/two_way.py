@@ -15,9 +15,8 @@ __all__ = ["Ties", "two_way_ranks"]
 
 Ties = Literal["optimistic", "pessimistic"]
 
-# Comparisons are counted eight at a time, as the bytes of a 64-bit word. A byte must not overflow,
-# so at most 255 words are added: 255 rows, or 8 * 255 columns. 2 MB of scores stay in the cache.
-_ROWS, _COLUMNS = 248, 2040
+# 4 MB of scores, and as much for comparisons with them, stay in the cache.
+_ROWS, _COLUMNS = 512, 2048
 
 
 def two_way_ranks(
@@ -37,7 +36,7 @@ def two_way_ranks(
     A rank is 1 + the number of wrong candidates that score better. Scores closer than 8 units of
     rounding (1e-6 in float32, 2e-15 in float64) tie: "optimistic" ties favour the right candidate,
     "pessimistic" ones go against it. Scores are made and counted in blocks of `block` rows and
-    columns, at most (255, 2040), so memory is O(n + m).
+    columns, so memory is O(n + m).
 
     >>> x = torch.eye(3)
     >>> two_way_ranks(x, x.repeat(2, 1), groups=torch.tensor([0, 1, 2, 1, 2, 0]))
@@ -45,8 +44,8 @@ def two_way_ranks(
     """
     if ties not in ("optimistic", "pessimistic"):
         raise InputError(f"ties must be 'optimistic' or 'pessimistic', got {ties!r}.")
-    if not (1 <= block[0] <= 255 and 1 <= block[1] <= 2040):
-        raise InputError(f"block must lie between (1, 1) and (255, 2040), got {block}.")
+    if min(block) < 1:
+        raise InputError(f"block must be at least (1, 1), got {block}.")
     queries, candidates = unit_pair(x, y)
     rows = group_rows(groups, queries, candidates)
     # With y in the order of x, the right candidates of a block of rows are a range of columns.
@@ -83,13 +82,13 @@ def _count_better(
     height, width = min(block[0], n), min(block[1], m)
     by_row = torch.zeros(n, dtype=torch.int64, device=x.device)
     by_column = torch.zeros(m, dtype=torch.int64, device=x.device)
-    buffer = x.new_empty(height * width)
+    # Comparisons go to floats: into booleans they take five times as long, and sums of those too.
+    buffer, spare = x.new_empty(height * width), x.new_empty(height * width)
     starts = torch.arange(0, n + height, height, device=x.device)
     bounds = torch.searchsorted(rows, starts).tolist()
     for left in range(0, m, width):
         columns = y[left : left + width]
         c = len(columns)
-        flags = torch.zeros(height, -(-c // 8) * 8, dtype=torch.bool, device=x.device)
         for index, top in enumerate(range(0, n, height)):
             part = x[top : top + height]
             r = len(part)
@@ -99,9 +98,9 @@ def _count_better(
             if first < last:
                 here = torch.arange(first - left, last - left, device=x.device)
                 scores[rows[first:last] - top, here] = -inf
-            words, used = flags[:r].view(torch.int64), flags[:r, :c]
-            torch.gt(scores, above_x[top : top + r, None], out=used)
-            by_row[top : top + r] += words.sum(1, keepdim=True).view(torch.uint8).sum(1)
-            torch.gt(scores, above_y[left : left + c], out=used)
-            by_column[left : left + c] += words.sum(0).view(torch.uint8)[:c]
+            better = spare[: r * c].view(r, c)
+            torch.gt(scores, above_x[top : top + r, None], out=better)
+            by_row[top : top + r] += better.sum(1).long()
+            torch.gt(scores, above_y[left : left + c], out=better)
+            by_column[left : left + c] += better.sum(0).long()
     return by_row, by_column
