@@ -89,7 +89,8 @@ def trained(store: SheetAudioStore) -> DualEncoder:
     optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
     rng = np.random.default_rng(0)
     model.train()
-    for _ in range(20):
+    # With 20 steps, rounding already decides whether every tune is found; with 40 it does not.
+    for _ in range(50):
         rows = np.sort(rng.choice(len(pairs), size=64, replace=False))
         optimiser.zero_grad()
         loss(*model(*pairs.batch(rows))).backward()
