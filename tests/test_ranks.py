@@ -74,3 +74,10 @@ def test_bad_input_is_refused() -> None:
     x[2, 1] = float("nan")
     with pytest.raises(InputError, match="y has NaN or infinite values in 1 of 4 rows"):
         counterpart_ranks(torch.randn(4, 3), x)
+
+
+def test_autocast_does_not_touch_ranks() -> None:
+    torch.manual_seed(0)
+    x, y = torch.randn(700, 8), torch.randn(700, 8)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(counterpart_ranks(x, y), counterpart_ranks(x.double(), y.double()))

@@ -33,16 +33,17 @@ def counterpart_ranks(
         )
     queries, candidates = unit_rows(x, "x"), unit_rows(y, "y")
     ranks = torch.empty(len(x), dtype=torch.int64, device=x.device)
-    for start in range(0, len(x), chunk):
-        scores = queries[start : start + chunk] @ candidates.mT
-        # The counterpart's score comes from this very product: computed by another kernel it
-        # could differ in the last bit, and the counterpart would then outrank itself.
-        target = scores.diagonal(start).clone().unsqueeze(1)
-        # In place, so as floats: torch compares into booleans, and sums them, far more slowly.
-        if pessimistic:
-            ranks[start : start + chunk] = scores.ge_(target).sum(1)
-        else:
-            ranks[start : start + chunk] = scores.gt_(target).sum(1) + 1
+    with torch.autocast(x.device.type, enabled=False):
+        for start in range(0, len(x), chunk):
+            scores = queries[start : start + chunk] @ candidates.mT
+            # The counterpart's score comes from this very product: computed by another kernel
+            # it could differ in the last bit, and the counterpart would then outrank itself.
+            target = scores.diagonal(start).clone().unsqueeze(1)
+            # In place, so as floats: torch compares into booleans, and sums them, far more slowly.
+            if pessimistic:
+                ranks[start : start + chunk] = scores.ge_(target).sum(1)
+            else:
+                ranks[start : start + chunk] = scores.gt_(target).sum(1) + 1
     return ranks
 
 

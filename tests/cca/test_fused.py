@@ -178,6 +178,36 @@ def test_newton_schulz_equals_eigh() -> None:
         assert relative_error(value, target) < 1e-5
 
 
+@pytest.mark.parametrize(("m", "d", "k"), [(500, 32, 8), (1000, 128, 64)])
+@pytest.mark.parametrize("seed", range(4))
+def test_float32_with_fewer_components(m: int, d: int, k: int, seed: int) -> None:
+    # Neighbouring correlations are close; the guard against ties may not bend the gradient there.
+    generator = torch.Generator().manual_seed(seed)
+    x, mixing, noise = (torch.randn(n, d, generator=generator) for n in (m, d, m))
+    y = x @ mixing / d**0.5 + noise
+    weights = torch.randn(m, m, generator=generator)
+
+    def gradient(x: Tensor, y: Tensor) -> Tensor:
+        x, y = x.requires_grad_(), y.requires_grad_()
+        batch = batch_cca(x, y, Settings(k=k))
+        # Smooth, since rounding may switch a hinge of the ranking loss.
+        loss = (cosines(batch.x[:, :k], batch.y[:, :k]) * weights.to(x)).sum()
+        return torch.cat(torch.autograd.grad(loss, (x, y)))
+
+    assert relative_error(gradient(x, y), gradient(x.double(), y.double())) < 1e-4
+
+
+@pytest.mark.parametrize("ridge", [1e-3, 0.0])
+def test_features_of_very_different_scale(ridge: float) -> None:
+    x, y = correlated_views(300, 8, 8, dtype=torch.float32)
+    x = x * torch.logspace(-4, 4, 8)
+    settings = Settings(aligned=True, k=8, ridge_x=ridge, ridge_y=ridge)
+    value, target = batch_cca(x, y, settings), batch_cca(x.double(), y.double(), settings)
+    torch.testing.assert_close(
+        cosines(value.x, value.y).double(), cosines(target.x, target.y), atol=1e-5, rtol=0
+    )
+
+
 def test_double_backward_is_refused() -> None:
     x, y = leaves(10, 2, 2)
     (grad,) = torch.autograd.grad(batch_cca(x, y, Settings(k=2)).x.sum(), x, create_graph=True)

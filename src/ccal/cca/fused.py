@@ -97,8 +97,7 @@ def _centre_exactly(centred: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
 
 def _add_ridge(cov: Tensor, ridge: float, relative: bool) -> float:
     """Add the ridge in place; returns the share of the mean variance in it, for the gradient."""
-    # Float32 does not see so small a ridge; what it cannot factorise comes again in float64.
-    floor = ridge_floor(cov) if cov.dtype == torch.float64 else 0.0
+    floor = ridge_floor(cov)
     amount, share = ridge, 0.0
     diagonal = cov.diagonal()
     if relative or ridge < floor:

@@ -99,11 +99,19 @@ def divide_by_sums(M: Tensor, d: Tensor) -> Tensor:
     return M.div_(sums) if whole else torch.where(sums > floor, M / sums, 0)
 
 
-def _inverse_gap(d: Tensor, precision: torch.dtype) -> Tensor:
-    """1 / (d_j - d_i), turning smoothly to 0 for gaps below the square root of the precision."""
-    gap = d - d[:, None]
-    width = (torch.finfo(precision).eps ** 0.5 * d[:1]).clamp_min(torch.finfo(d.dtype).tiny ** 0.5)
-    guarded: Tensor = gap / (gap.square() + width.square())
+def _inverse_gap(d: Tensor, precision: torch.dtype, k: int) -> Tensor:
+    """1 / (d_j - d_i), turning smoothly to 0 for gaps that are small at that precision.
+
+    A rotation among the first k axes is one that cosines do not see: what is to be divided is
+    rounding error then, and larger gaps count as small. One that turns kept axes into others is
+    seen, and its gradient grows with 1 / gap in earnest.
+    """
+    gap, eps = d - d[:, None], torch.finfo(precision).eps
+    kept = torch.arange(len(d), device=d.device) < k
+    width = torch.where(kept[:, None] == kept, eps ** (1 / 2), eps ** (2 / 3)) * d[:1]
+    width.clamp_min_(torch.finfo(d.dtype).tiny ** 0.25)
+    gap /= width
+    guarded: Tensor = gap**3 / (1 + gap**4) / width
     return guarded.to(precision)
 
 
@@ -124,7 +132,7 @@ def _weighted_common_rotation(C: Tensor, d: Tensor, k: int, power: float) -> Ten
         2 * power * middle ** (2 * power - 1),
         (w.square() - w.square()[:, None]) / torch.where(near, 1, gap),
     )
-    guarded = _inverse_gap(d, C.dtype) * (w.square() + w.square()[:, None])
+    guarded = _inverse_gap(d, C.dtype, k) * (w.square() + w.square()[:, None])
     scale = 2 * w * w[:, None]
     return ((_symmetric(M) * difference + _antisymmetric(M) * guarded) / scale).to(C.dtype)
 
@@ -144,7 +152,7 @@ def canonical_gradients(
         P, R = (torch.nn.functional.pad(m, (0, size - len(m)) * 2) for m in (P, R))
         grad_d, d = (torch.nn.functional.pad(v, (0, size - len(v))) for v in (grad_d, d))
     C = P + R
-    W = _antisymmetric(C) * _inverse_gap(d, P.dtype)
+    W = _antisymmetric(C) * _inverse_gap(d, P.dtype, k)
     if power:
         close = (d[:k] - d[:k, None]).abs() < 0.1 * torch.maximum(d[:k], d[:k, None])
         rotation = _weighted_common_rotation(C, d, k, power)
