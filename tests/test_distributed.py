@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch.multiprocessing.spawn import spawn
 
 from ccal.cca import CCALayer, Moments
 from ccal.distributed import all_gather, all_reduce_sum
+from ccal.errors import InputError
 from ccal.losses import PairwiseRankingLoss, TraceNormLoss
 from tests.reference import correlated_views
 
@@ -58,6 +60,17 @@ def one_of_two(rank: int, folder: str) -> None:
     results["moments"] = moments.count, moments.covariances().xy
     results["refit"] = CCALayer(12, 11).refit((x[uneven], y[uneven])).state_dict()
     results["gathered"] = all_gather(x[uneven])
+    nothing = CCALayer(12, 11).refit([(x, y)] if rank else [])
+    results["all at one"] = copy.deepcopy(nothing.state_dict())
+    alone = slice(0, 1000) if rank else slice(0)
+    nothing(x[alone], y[alone])
+    results["eval without samples"] = nothing.eval().project_x(x)
+    broken = x[mine].clone()
+    broken[0, 0] = torch.nan if rank else 0
+    try:
+        CCALayer(12, 11)(broken, y[mine])
+    except InputError as error:
+        results["error"] = str(error)
     torch.save(results, f"{folder}/{rank}.pt")
     dist.destroy_process_group()
 
@@ -91,3 +104,16 @@ def test_uneven_ranks_merge_exactly(ranks: list[dict[str, Any]]) -> None:
         torch.testing.assert_close(rank["moments"][1], whole, rtol=1e-12, atol=1e-12)
         torch.testing.assert_close(rank["refit"], layer.state_dict())
         assert torch.equal(rank["gathered"], x)
+
+
+def test_a_rank_may_be_without_samples(ranks: list[dict[str, Any]]) -> None:
+    x, y = correlated_views(1000, 12, 11)
+    layer = CCALayer(12, 11).refit((x, y))
+    for rank in ranks:
+        torch.testing.assert_close(rank["all at one"], layer.state_dict())
+        torch.testing.assert_close(rank["eval without samples"], layer.eval().project_x(x))
+
+
+def test_what_is_broken_on_one_rank_is_refused_on_both(ranks: list[dict[str, Any]]) -> None:
+    assert "another rank" in ranks[0]["error"]
+    assert "x contains 1 NaN" in ranks[1]["error"]

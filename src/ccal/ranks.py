@@ -26,12 +26,13 @@ def counterpart_ranks(
     >>> counterpart_ranks(x, x.roll(1, 0), pessimistic=True)
     tensor([3, 3, 3])
     """
-    if x.ndim != 2 or x.shape != y.shape:
+    if x.ndim != 2 or x.shape != y.shape or not x.shape[1]:
         raise InputError(
-            "x and y must be pairs of embeddings, both of shape (n, k), "
+            "x and y must be pairs of embeddings, both of shape (n, k) with k of at least 1, "
             f"got {tuple(x.shape)} and {tuple(y.shape)}."
         )
-    queries, candidates = unit_rows(x, "x"), unit_rows(y, "y")
+    dtype = torch.promote_types(x.dtype, y.dtype)
+    queries, candidates = unit_rows(x.to(dtype), "x"), unit_rows(y.to(dtype), "y")
     ranks = torch.empty(len(x), dtype=torch.int64, device=x.device)
     with torch.autocast(x.device.type, enabled=False):
         for start in range(0, len(x), chunk):

@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -272,6 +273,20 @@ class TestErrors:
         with pytest.raises(InputError, match="x contains 1 NaN"):
             CCALayer(1).refit([(torch.tensor([[1.0], [float("nan")]]), torch.ones(2, 1))])
 
+    def test_numbers_of_numpy_are_numbers(self) -> None:
+        layer = CCALayer(np.int64(4), k=np.int64(2), ridge=np.float32(0.5))  # type: ignore[arg-type]
+        assert (layer.dim_x, layer.k, layer.ridge_x) == (4, 2, 0.5)
+
+    def test_values_beyond_all_bounds(self) -> None:
+        x, y = torch.randn(20, 2).double() * 1e200, torch.randn(20, 2).double()
+        with pytest.raises(InputError, match="cannot be factorised"):
+            CCALayer(2)(x, y)
+
+    def test_a_pair_may_be_a_list(self) -> None:
+        x, y = torch.randn(50, 2), torch.randn(50, 2)
+        pair = CCALayer(2).refit((x, y)).state_dict()
+        torch.testing.assert_close(CCALayer(2).refit([x, y]).state_dict(), pair)
+
     def test_refit_of_nothing(self) -> None:
         with pytest.raises(InputError, match="at least 2 pairs"):
             CCALayer(2).refit([])
@@ -287,6 +302,7 @@ class TestErrors:
             ({"dim_x": 4.5}, "whole numbers, got 4.5"),
             ({"dim_x": 4, "ridge": "auto"}, "got 'auto'"),
             ({"dim_x": 4, "dim_y": 3, "k": 4}, "between 1 and 3, got 4"),
+            ({"dim_x": 4, "k": 2.0}, "whole number between 1 and 4, got 2.0"),
             ({"dim_x": 4, "k": 3, "coordinates": "aligned"}, "needs k = dim_x = dim_y"),
             ({"dim_x": 4, "power": 1, "coordinates": "aligned"}, "power = 0"),
             ({"dim_x": 4, "coordinates": "polar"}, "'polar'"),

@@ -74,3 +74,12 @@ def test_without_a_process_group_all_reduce_changes_nothing() -> None:
 def test_views_of_different_length_are_refused() -> None:
     with pytest.raises(InputError, match="x has 3 rows and y has 4"):
         Moments.of(torch.randn(3, 2), torch.randn(4, 2))
+
+
+def test_nothing_adds_nothing() -> None:
+    x, y = torch.randn(20, 3), torch.randn(20, 2)
+    whole, nothing = Moments.of(x, y), Moments.of(x[:0], y[:0])
+    for both in (nothing + whole, whole + nothing, nothing + nothing + whole):
+        assert both.count == 20
+        assert torch.equal(both.mean_x, whole.mean_x)
+        assert torch.equal(both.xy, whole.xy)

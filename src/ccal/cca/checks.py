@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ccal.errors import InputError
+from ccal.errors import CcalError, InputError
 
-__all__ = ["check_finite", "check_pair", "check_view", "ridge_pair"]
+__all__ = [
+    "check_finite",
+    "check_pair",
+    "check_view",
+    "refuse_second_derivative",
+    "ridge_pair",
+]
 
 
 def check_view(view: Tensor, name: str, dim: int | None = None) -> None:
@@ -56,8 +63,19 @@ def check_finite(view: Tensor, name: str) -> None:
 def ridge_pair(ridge: float | Sequence[float]) -> tuple[float, float]:
     """The ridge of each view, from one number for both or a pair."""
     pair = tuple(ridge) if isinstance(ridge, Sequence) else (ridge, ridge)
-    if len(pair) != 2 or not all(isinstance(r, float | int) and 0 <= r < inf for r in pair):
+    if len(pair) != 2 or not all(
+        isinstance(r, float | int | np.floating | np.integer) and 0 <= r < inf for r in pair
+    ):
         raise InputError(
             f"ridge must be non-negative and finite, one number or a pair (x, y), got {ridge!r}."
         )
-    return pair[0], pair[1]
+    return float(pair[0]), float(pair[1])
+
+
+def refuse_second_derivative(name: str) -> None:
+    """Called in a backward: a gradient that is used further must not lose its own gradient."""
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        raise CcalError(
+            f"{name} cannot be differentiated twice; "
+            "call backward() or grad() without create_graph=True."
+        )

@@ -208,6 +208,19 @@ def _frames(
     return *canonical_frames(Wx, Wy, T, precision), Wx.new_empty(0)
 
 
+def _check_finite(x: Tensor, y: Tensor, at_x: Tensor, at_y: Tensor, shared: bool) -> None:
+    """Refuse NaN and infinite values, of all ranks if they take part: none may wait for another."""
+    bad = not isfinite((at_x.sum() + at_y.sum()).item())
+    if bad:
+        bad = not bool(torch.isfinite(x).all() and torch.isfinite(y).all())
+    if shared:
+        bad = bool(distributed.all_reduce_sum(at_x.new_tensor(float(bad))))
+    if bad:
+        check_finite(x, "x")
+        check_finite(y, "y")
+        raise InputError("x or y of another rank contains NaN or infinite values; it says more.")
+
+
 def forward_pass(
     x: Tensor, y: Tensor, running: list[Tensor], s: Settings
 ) -> tuple[Pass, list[Tensor], Facts]:
@@ -226,11 +239,15 @@ def forward_pass(
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
             exact = True
     if exact:
-        if not isfinite((at_x.sum() + at_y.sum()).item()):
-            check_finite(x, "x")
-            check_finite(y, "y")
+        _check_finite(x, y, at_x, at_y, s.shared)
         (xw, mean_x), (yw, mean_y) = _centre_exactly(xc, at_x), _centre_exactly(yc, at_y)
-        white = _whitened(xw, yw, (mean_x, mean_y), running, s)
+        try:
+            white = _whitened(xw, yw, (mean_x, mean_y), running, s)
+        except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
+            raise InputError(
+                "The covariances of the batch cannot be factorised, not even in float64: scale the "
+                "features to variances around 1, or raise the ridge."
+            ) from error
     A, B, d, divisor = _frames(white.Wx, white.Wy, white.T, s, x.dtype)
     if exact and not (white.well_conditioned and x.dtype == torch.float32):
         # Where features repeat, what remains of their difference is zero, not rounding error that

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -93,13 +94,17 @@ class CCALayer(nn.Module):
     ) -> None:
         super().__init__()
         dim_y = dim_x if dim_y is None else dim_y
-        if not (isinstance(dim_x, int) and isinstance(dim_y, int) and min(dim_x, dim_y) >= 1):
+        if not all(isinstance(dim, int | np.integer) and dim >= 1 for dim in (dim_x, dim_y)):
             raise InputError(
-                f"dim_x and dim_y must be positive whole numbers, got {dim_x} and {dim_y}."
+                f"dim_x and dim_y must be positive whole numbers, got {dim_x!r} and {dim_y!r}."
             )
+        dim_x, dim_y = int(dim_x), int(dim_y)
         k = min(dim_x, dim_y) if k is None else k
-        if not 1 <= k <= min(dim_x, dim_y):
-            raise InputError(f"k must lie between 1 and {min(dim_x, dim_y)}, got {k}.")
+        if not (isinstance(k, int | np.integer) and 1 <= k <= min(dim_x, dim_y)):
+            raise InputError(
+                f"k must be a whole number between 1 and {min(dim_x, dim_y)}, got {k!r}."
+            )
+        k = int(k)
         can_align = k == dim_x == dim_y and power == 0
         if coordinates is None:
             coordinates = "aligned" if can_align else "canonical"
@@ -183,25 +188,28 @@ class CCALayer(nn.Module):
         return self._project(y, "y", self.mean_y, self.projection_y)
 
     @torch.no_grad()
-    def refit(self, pairs: Iterable[tuple[Tensor, Tensor]] | tuple[Tensor, Tensor]) -> CCALayer:
+    def refit(self, pairs: Iterable[Sequence[Tensor]] | Sequence[Tensor]) -> CCALayer:
         """Store the exact projections of all pairs, in one streaming pass.
 
         `pairs` is an iterable of batches (x, y), such as a DataLoader, or one pair of matrices.
         Under torch.distributed every rank passes its own share. Returns the layer.
         """
-        if isinstance(pairs, tuple) and len(pairs) == 2 and isinstance(pairs[0], Tensor):
+        if isinstance(pairs, tuple | list) and len(pairs) == 2 and isinstance(pairs[0], Tensor):
             pairs = [(pairs[0], pairs[1])]
         total: Moments | None = None
         for x, y in pairs:
             check_pair(x, y, self.dim_x, self.dim_y)
             check_finite(x, "x")
             check_finite(y, "y")
-            if len(x):
-                moments = Moments.of(x, y)
-                total = moments if total is None else total + moments
-        if total is not None and self.sync:
+            moments = Moments.of(x, y)
+            total = moments if total is None else total + moments
+        if total is None:
+            # Other ranks may have pairs, and wait for this one.
+            x, y = (self.mean_x.new_empty(0, dim) for dim in (self.dim_x, self.dim_y))
+            total = Moments.of(x, y)
+        if self.sync:
             total = total.all_reduce()
-        if total is None or total.count < 2:
+        if total.count < 2:
             raise InputError("refit needs at least 2 pairs; the iterable was empty or held one.")
         A, B, d = self._solve(total.covariances())
         self._store(A, B, d, total.mean_x, total.mean_y, total.count)
@@ -255,7 +263,8 @@ class CCALayer(nn.Module):
         self.correlations.copy_(d)
         self.mean_x.copy_(mean_x)
         self.mean_y.copy_(mean_y)
-        self.samples_seen.fill_(samples)
+        # A rank without samples of its own has projections all the same.
+        self.samples_seen.fill_(max(1, samples))
 
     def _project(self, view: Tensor, name: str, mean: Tensor, projection: Tensor) -> Tensor:
         if not torch.compiler.is_compiling():
@@ -281,7 +290,8 @@ class CCALayer(nn.Module):
                 "or more, or momentum < 1 (statistics averaged over batches), or a larger ridge; "
                 "and call refit with all training pairs before evaluating.",
                 SmallBatchWarning,
-                stacklevel=3,
+                # Past nn.Module, to the line that calls the layer.
+                stacklevel=5,
             )
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> CCALayer:

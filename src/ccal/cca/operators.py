@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ccal.cca.checks import refuse_second_derivative
 from ccal.cca.fused import Facts, Pass, Settings, backward_pass, forward_pass
 
 __all__ = ["BatchCCA", "batch_cca"]
@@ -82,8 +83,8 @@ class _Eager(torch.autograd.Function):
         return *saved[:7], *covariances
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        refuse_second_derivative("CCA of a batch")
         x, y, *fields = ctx.saved_tensors
         grad_x, grad_y = (
             torch.zeros_like(output) if grad is None else grad

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ccal.cca.checks import refuse_second_derivative
 from ccal.cca.polar_frames import polar_frames
 from ccal.cca.spectral import canonical_gradients, divide_by_sums, singular_frames
 from ccal.errors import InputError
@@ -72,8 +73,8 @@ class _PolarFactor(torch.autograd.Function):
         return U[:, : len(d)] @ V[:, : len(d)].mT
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Tensor:
+        refuse_second_derivative("polar_factor")
         U, d, V = ctx.saved_tensors
         M, r = U.mT @ grad @ V, len(d)
         inverse = torch.where(d > 64 * torch.finfo(d.dtype).eps * d[:1], 1 / d, 0)
@@ -139,10 +140,10 @@ class _CanonicalProjections(torch.autograd.Function):
         return A[:, :k].clone(), B[:, :k].clone(), d[:k].clone()
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(
         ctx: Any, grad_A: Tensor, grad_B: Tensor, grad_d: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, None]:
+        refuse_second_derivative("canonical_projections")
         A, B, d = ctx.saved_tensors
         pad = torch.nn.functional.pad
         P = pad(A.mT @ grad_A, (0, len(A) - ctx.k))

@@ -49,14 +49,14 @@ class Moments:
         """Moments of one chunk: `x` (n, d_x) and `y` (n, d_y), of any floating dtype."""
         check_pair(x, y)
         x, y = x.double(), y.double()
-        mean_x, mean_y = x.mean(0), y.mean(0)
+        mean_x, mean_y = (view.sum(0) / max(1, len(view)) for view in (x, y))
         xc, yc = x - mean_x, y - mean_y
         return cls(len(x), mean_x, mean_y, xc.mT @ xc, yc.mT @ yc, xc.mT @ yc)
 
     def __add__(self, other: Moments) -> Moments:
         """Moments of both sets of samples together (Chan, Golub and LeVeque 1983)."""
         count = self.count + other.count
-        share = other.count / count
+        share = other.count / max(1, count)
         gap_x, gap_y = other.mean_x - self.mean_x, other.mean_y - self.mean_y
         between = self.count * share
         return Moments(

@@ -38,7 +38,7 @@ class InfoNCELoss(nn.Module):
         direction: "x->y", "y->x" or "both".
 
     Shapes:
-        x, y: (n, k) embeddings, row i of x matching row i of y; normalised inside, so any scale.
+        x, y: (n, k) embeddings, row i of x matching row i of y; normalised inside.
         labels: (n,) integers or None. Other pairs that share the label of a query are left out
             of its sum.
         result: () in float32, or float64 if an input is.

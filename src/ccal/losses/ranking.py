@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ccal.errors import CcalError
+from ccal.cca.checks import refuse_second_derivative
 from ccal.losses.common import (
     DIRECTIONS,
     Direction,
@@ -39,8 +39,8 @@ class PairwiseRankingLoss(nn.Module):
             query counts (VSE++), and "mean" divides by the number of queries.
 
     Shapes:
-        x, y: (n, k) embeddings, row i of x matching row i of y; normalised inside, so any scale.
-            A zero vector has cosine 0 with everything and gets no gradient.
+        x, y: (n, k) embeddings, row i of x matching row i of y; normalised inside.
+            A vector shorter than 1e-12 has cosine 0 with everything and gets no gradient.
         labels: (n,) integers or None. Pairs that share a label are not negatives of each other.
         result: () in float32, or float64 if an input is.
 
@@ -118,11 +118,7 @@ class _Ranking(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            raise CcalError(
-                "PairwiseRankingLoss cannot be differentiated twice; "
-                "call backward() or grad() without create_graph=True."
-            )
+        refuse_second_derivative("PairwiseRankingLoss")
         gx, gy = (
             (saved * grad).to(dtype) if needed else None
             for saved, dtype, needed in zip(

@@ -32,7 +32,7 @@ class SigmoidLoss(nn.Module):
             which the many mismatches would dominate the first steps.
 
     Shapes:
-        x, y: (n, k) embeddings, row i of x matching row i of y; normalised inside, so any scale.
+        x, y: (n, k) embeddings, row i of x matching row i of y; normalised inside.
         labels: (n,) integers or None. Combinations of different pairs that share a label are
             left out of the sum.
         result: () in float32, or float64 if an input is.
