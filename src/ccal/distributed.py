@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-__all__ = ["all_gather", "all_reduce_sum", "rank", "world_size"]
+__all__ = ["all_gather", "all_reduce_sum", "on_any_rank", "rank", "world_size"]
 
 
 def world_size() -> int:
@@ -73,3 +73,10 @@ def all_gather(tensor: Tensor) -> Tensor:
     if world_size() == 1:
         return tensor
     return _AllGather.apply(tensor)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def on_any_rank(flag: bool, device: torch.device) -> bool:
+    """Whether the flag is set on any rank, so that all can act on it and none waits for another."""
+    if world_size() == 1:
+        return flag
+    return bool(all_reduce_sum(torch.tensor(float(flag), device=device)))

@@ -209,16 +209,16 @@ def _frames(
 
 
 def _check_finite(x: Tensor, y: Tensor, at_x: Tensor, at_y: Tensor, shared: bool) -> None:
-    """Refuse NaN and infinite values, of all ranks if they take part: none may wait for another."""
+    """Refuse NaN and infinite values, of all ranks if they take part."""
     bad = not isfinite((at_x.sum() + at_y.sum()).item())
     if bad:
         bad = not bool(torch.isfinite(x).all() and torch.isfinite(y).all())
     if shared:
-        bad = bool(distributed.all_reduce_sum(at_x.new_tensor(float(bad))))
+        bad = distributed.on_any_rank(bad, x.device)
     if bad:
         check_finite(x, "x")
         check_finite(y, "y")
-        raise InputError("x or y of another rank contains NaN or infinite values; it says more.")
+        raise InputError("x or y of another rank contains NaN or infinite values; see its error.")
 
 
 def forward_pass(

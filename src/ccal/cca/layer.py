@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from ccal.cca.fused import Settings
 from ccal.cca.newton_schulz import Solver, fastest_solver
 from ccal.cca.operators import BatchCCA, batch_cca
 from ccal.cca.projections import add_ridge, aligned_frames, canonical_frames, whitening
-from ccal.cca.statistics import Covariances, Moments
+from ccal.cca.statistics import Covariances, streamed
 from ccal.errors import InputError, NotFittedError, SmallBatchWarning
 
 __all__ = ["CCALayer", "Coordinates"]
@@ -194,21 +194,9 @@ class CCALayer(nn.Module):
         `pairs` is an iterable of batches (x, y), such as a DataLoader, or one pair of matrices.
         Under torch.distributed every rank passes its own share. Returns the layer.
         """
-        if isinstance(pairs, tuple | list) and len(pairs) == 2 and isinstance(pairs[0], Tensor):
-            pairs = [(pairs[0], pairs[1])]
-        total: Moments | None = None
-        for x, y in pairs:
-            check_pair(x, y, self.dim_x, self.dim_y)
-            check_finite(x, "x")
-            check_finite(y, "y")
-            moments = Moments.of(x, y)
-            total = moments if total is None else total + moments
-        if total is None:
-            # Other ranks may have pairs, and wait for this one.
-            x, y = (self.mean_x.new_empty(0, dim) for dim in (self.dim_x, self.dim_y))
-            total = Moments.of(x, y)
-        if self.sync:
-            total = total.all_reduce()
+        one = isinstance(pairs, tuple | list) and len(pairs) == 2 and isinstance(pairs[0], Tensor)
+        batches = cast("Iterable[Sequence[Tensor]]", [pairs] if one else pairs)
+        total = streamed(batches, self.dim_x, self.dim_y, self.mean_x.device, sync=self.sync)
         if total.count < 2:
             raise InputError("refit needs at least 2 pairs; the iterable was empty or held one.")
         A, B, d = self._solve(total.covariances())

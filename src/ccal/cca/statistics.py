@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from ccal import distributed
-from ccal.cca.checks import check_pair
+from ccal.cca.checks import check_finite, check_pair
+from ccal.errors import InputError
 
-__all__ = ["Covariances", "Moments"]
+__all__ = ["Covariances", "Moments", "streamed"]
 
 
 @dataclass(frozen=True)
@@ -98,3 +100,27 @@ class Moments:
         """Unbiased covariances: the sums divided by n - 1."""
         scale = 1 / (self.count - 1)
         return Covariances(self.xx * scale, self.yy * scale, self.xy * scale)
+
+
+def streamed(
+    pairs: Iterable[Sequence[Tensor]], dim_x: int, dim_y: int, device: torch.device, *, sync: bool
+) -> Moments:
+    """Moments of batches (x, y), checked; with `sync` of those of all ranks, on `device`.
+
+    A rank may have none. What one rank refuses is refused on all, so that none waits for another.
+    """
+    empty = torch.empty(0, dim_x), torch.empty(0, dim_y)
+    total, refusal = Moments.of(*(view.to(device) for view in empty)), None
+    try:
+        for x, y in pairs:
+            check_pair(x, y, dim_x, dim_y)
+            check_finite(x, "x")
+            check_finite(y, "y")
+            moments = Moments.of(x, y)
+            # The samples may be elsewhere than the layer.
+            total = total + moments if total.count else moments
+    except InputError as error:
+        refusal = error
+    if distributed.on_any_rank(refusal is not None, device) if sync else refusal:
+        raise refusal or InputError("The pairs of another rank were refused; see its error.")
+    return total.all_reduce() if sync else total
