@@ -109,8 +109,8 @@ def streamed(
 
     A rank may have none. What one rank refuses is refused on all, so that none waits for another.
     """
-    empty = torch.empty(0, dim_x), torch.empty(0, dim_y)
-    total, refusal = Moments.of(*(view.to(device) for view in empty)), None
+    nothing = (torch.empty(0, dim, device=device) for dim in (dim_x, dim_y))
+    total, refusal = Moments.of(*nothing), None
     try:
         for x, y in pairs:
             check_pair(x, y, dim_x, dim_y)
@@ -121,6 +121,9 @@ def streamed(
             total = total + moments if total.count else moments
     except InputError as error:
         refusal = error
-    if distributed.on_any_rank(refusal is not None, device) if sync else refusal:
+    refused = refusal is not None
+    if sync:
+        refused = distributed.on_any_rank(refused, device)
+    if refused:
         raise refusal or InputError("The pairs of another rank were refused; see its error.")
     return total.all_reduce() if sync else total
