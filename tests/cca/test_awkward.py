@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -23,10 +25,11 @@ SHAPES = [
     "identical views",
     "uncorrelated",
     "zeros",
+    "hardly any variance",
 ]
 # float16 does not hold samples of 1e6.
 SCALES = {
-    torch.float16: st.floats(-1, 2),
+    torch.float16: st.floats(-6, 4),
     torch.bfloat16: st.floats(-6, 6),
     torch.float32: st.floats(-6, 6),
     torch.float64: st.floats(-6, 6),
@@ -55,6 +58,8 @@ def awkward_views(kind: str, m: int, d: int, generator: torch.Generator) -> tupl
         x[m // 2 :], y[: m // 2] = 0.0, 0.0
     elif kind == "zeros":
         x, y = torch.zeros_like(x), torch.zeros_like(y)
+    elif kind == "hardly any variance":
+        x, y = x * torch.logspace(0, -8, d).double(), y * torch.logspace(-8, 0, d).double()
     return x, y
 
 
@@ -62,7 +67,8 @@ def awkward_views(kind: str, m: int, d: int, generator: torch.Generator) -> tupl
 def batches(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
     kind = draw(st.sampled_from(SHAPES))
     dtype = draw(st.sampled_from(list(SCALES)))
-    d = draw(st.integers(1, 8))
+    # From 100 dimensions on polar factors are found in another way.
+    d = draw(st.one_of(st.integers(1, 8), st.just(100)))
     m = draw(st.integers(2, 2 * d + 2))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
     x, y = awkward_views(kind, m, d, generator)
@@ -71,35 +77,28 @@ def batches(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
     return x.requires_grad_(), y.requires_grad_()
 
 
-def ridges(dtype: torch.dtype) -> st.SearchStrategy[tuple[float, bool]]:
-    smallest = 1e-3 if dtype == torch.float16 else 0.0
-    return st.tuples(st.sampled_from([smallest, 1e-3, 1.0]), st.booleans())
+RIDGES = st.tuples(st.sampled_from([0.0, 1e-3, 1.0]), st.booleans())
 
 
 @st.composite
-def layers(draw: st.DrawFn, d: int, dtype: torch.dtype) -> CCALayer:
-    ridge, relative = draw(ridges(dtype))
-    kind = draw(st.sampled_from(["aligned", "canonical", "truncated", "weighted", "products"]))
-    if kind == "canonical":
-        return CCALayer(d, ridge=ridge, relative_ridge=relative, coordinates="canonical")
-    if kind == "truncated":
-        return CCALayer(d, ridge=ridge, relative_ridge=relative, k=(d + 1) // 2)
-    if kind == "weighted":
-        power = draw(st.sampled_from([0.5, 1.0, 3.0]))
-        return CCALayer(d, ridge=ridge, relative_ridge=relative, power=power)
-    return CCALayer(
-        d,
-        ridge=ridge,
-        relative_ridge=relative,
-        solver="newton-schulz" if kind == "products" else "eigh",
-    )
+def layers(draw: st.DrawFn, d: int) -> CCALayer:
+    ridge, relative = draw(RIDGES)
+    kinds = [
+        {},
+        {"coordinates": "canonical"},
+        {"k": (d + 1) // 2},
+        {"power": draw(st.sampled_from([0.5, 1.0, 3.0]))},
+        {"solver": "newton-schulz"},
+        {"momentum": 0.3},
+        {"momentum": 0.3, "coordinates": "canonical"},
+    ]
+    options: dict[str, Any] = draw(st.sampled_from(kinds))
+    return CCALayer(d, ridge=ridge, relative_ridge=relative, **options)
 
 
 def assert_finite(loss: Tensor, x: Tensor, y: Tensor) -> None:
     assert loss.isfinite()
-    # float16 does not hold gradients above 65504 either: losses are scaled to suit it, here down.
-    scale = 2.0**-12 if x.dtype == torch.float16 else 1.0
-    for grad in torch.autograd.grad(scale * loss, (x, y)):
+    for grad in torch.autograd.grad(loss, (x, y)):
         assert grad.isfinite().all()
 
 
@@ -107,20 +106,29 @@ def assert_finite(loss: Tensor, x: Tensor, y: Tensor) -> None:
 @given(st.data(), batches())
 def test_layer(data: st.DataObject, batch: tuple[Tensor, Tensor]) -> None:
     x, y = batch
-    layer = data.draw(layers(x.shape[1], x.dtype))
-    xs, ys = layer(x, y)
-    assert xs.isfinite().all()
-    assert ys.isfinite().all()
-    assert_finite(PairwiseRankingLoss()(xs, ys), x, y)
+    layer = data.draw(layers(x.shape[1]))
+    for _ in range(2 if layer.momentum < 1 else 1):
+        xs, ys = layer(x, y)
+        assert xs.isfinite().all()
+        assert ys.isfinite().all()
+        assert_finite(PairwiseRankingLoss()(xs, ys), x, y)
     layer.eval()
     assert layer.project_x(x).isfinite().all()
     assert layer.project_y(y).isfinite().all()
 
 
 @settings(deadline=None, max_examples=200)
+@given(st.integers(1, 6), st.integers(1, 6), batches())
+def test_views_of_different_dimensions(d_x: int, d_y: int, batch: tuple[Tensor, Tensor]) -> None:
+    x, y = batch[0][:, :d_x], batch[1][:, :d_y]
+    xs, ys = CCALayer(x.shape[1], y.shape[1], ridge=0.0)(x, y)
+    assert_finite(PairwiseRankingLoss()(xs, ys), *batch)
+
+
+@settings(deadline=None, max_examples=200)
 @given(st.data(), batches())
 def test_trace_norm(data: st.DataObject, batch: tuple[Tensor, Tensor]) -> None:
-    ridge, relative = data.draw(ridges(batch[0].dtype))
+    ridge, relative = data.draw(RIDGES)
     loss = TraceNormLoss(ridge=ridge, relative_ridge=relative)(*batch)
     assert_finite(loss, *batch)
     assert -batch[0].shape[1] * (1 + 1e-3) <= loss.item() <= 0

@@ -31,6 +31,12 @@ __all__ = ["Facts", "Pass", "Settings", "backward_pass", "forward_pass"]
 # multiply it by about this number before covariances and whitening are done again in float64.
 _CONDITION_LIMIT = 3e3
 
+# Correlations below this share of the largest are too small to be told from that error, too.
+_SMALL = 1e-4
+
+# Largest entry of Q'Q - I for a polar factor Q that the iteration has found in all directions.
+_UNFINISHED = 1e-6
+
 
 class Settings(NamedTuple):
     """How a batch is projected; `CCALayer` says what each means.
@@ -64,7 +70,7 @@ class Pass(NamedTuple):
     B: Tensor
     mean_x: Tensor
     mean_y: Tensor
-    divisor: Tensor  # V, or H = A' Sxy B for Newton-Schulz: how to divide by d_i + d_j
+    divisor: Tensor  # V, or H = A' Sxy B where iterated: how to divide by d_i + d_j
     shift_x: Tensor | None  # mean of the batch minus that of the statistics, if it may differ
     shift_y: Tensor | None
 
@@ -76,6 +82,8 @@ class Facts(NamedTuple):
     momentum: float  # in force
     share_x: float  # of the mean variance in the ridge
     share_y: float
+    wide: float  # the samples take float64 to be projected, and so does the backward
+    iterated: float  # the polar factor comes from Newton-Schulz
 
 
 def _centre(view: Tensor) -> tuple[Tensor, Tensor]:
@@ -195,17 +203,38 @@ def _whitened(
     )
 
 
-def _frames(
-    Wx: Tensor, Wy: Tensor, T: Tensor, s: Settings, precision: torch.dtype
-) -> tuple[Tensor, ...]:
-    """Frames A and B, correlations, and what the backward needs to divide by d_i + d_j."""
+class _Frames(NamedTuple):
+    A: Tensor
+    B: Tensor
+    d: Tensor
+    divisor: Tensor
+    iterated: bool
+
+
+def _frames(white: _Whitened, s: Settings, precision: torch.dtype) -> _Frames:
+    """Frames, correlations, and what the backward needs to divide by d_i + d_j."""
+    Wx, Wy, T = white.Wx, white.Wy, white.T
     if s.newton_schulz:
         T = T.double()
         Q = polar_factor_newton_schulz(T)
-        return Wx.mT @ Q.to(Wx), Wy.mT, T.new_zeros(len(T)), Q.mT @ T
+        # Where T is singular, the iteration leaves directions out that eigh completes.
+        defect = (Q.mT @ Q).sub_(torch.eye(len(Q), dtype=Q.dtype, device=Q.device))
+        if defect.abs().max().item() < _UNFINISHED:
+            return _Frames(Wx.mT @ Q.to(Wx), Wy.mT, T.new_zeros(len(T)), Q.mT @ T, True)
     if s.aligned:
-        return aligned_frames(Wx, Wy, T, precision)
-    return *canonical_frames(Wx, Wy, T, precision), Wx.new_empty(0)
+        return _Frames(*aligned_frames(Wx, Wy, T, precision), False)
+    return _Frames(*canonical_frames(Wx, Wy, T, precision), Wx.new_empty(0), False)
+
+
+def _small_correlations(frames: _Frames) -> bool:
+    """Whether one is below the share `_SMALL` of the largest."""
+    if not frames.iterated:
+        return frames.d[-1].item() < _SMALL * frames.d[0].item()
+    # H = V diag(d) V' stays positive definite without that much. Its diagonal is at most d_1.
+    rest = frames.divisor.clone()
+    diagonal = rest.diagonal()
+    diagonal.sub_(_SMALL * diagonal.max())
+    return bool(torch.linalg.cholesky_ex(rest).info)
 
 
 def _check_finite(x: Tensor, y: Tensor, at_x: Tensor, at_y: Tensor, shared: bool) -> None:
@@ -236,6 +265,9 @@ def forward_pass(
         try:
             white = _whitened(xc, yc, (at_x, at_y), running, s)
             exact = not white.well_conditioned
+            if not exact:
+                frames = _frames(white, s, x.dtype)
+                exact = _small_correlations(frames)
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
             exact = True
     if exact:
@@ -243,28 +275,30 @@ def forward_pass(
         (xw, mean_x), (yw, mean_y) = _centre_exactly(xc, at_x), _centre_exactly(yc, at_y)
         try:
             white = _whitened(xw, yw, (mean_x, mean_y), running, s)
+            frames = _frames(white, s, x.dtype)
         except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
             raise InputError(
                 "The covariances of the batch cannot be factorised, not even in float64: scale the "
                 "features to variances around 1, or raise the ridge."
             ) from error
-    A, B, d, divisor = _frames(white.Wx, white.Wy, white.T, s, x.dtype)
-    if exact and not (white.well_conditioned and x.dtype == torch.float32):
+    A, B, d, divisor, iterated = frames
+    wide = exact and (not white.well_conditioned or _small_correlations(frames))
+    wide = wide or x.dtype == torch.float64
+    if wide:
         # Where features repeat, what remains of their difference is zero, not rounding error that
         # the frames multiply: without this gradients have errors of 1e-3 and more.
         x_frame, y_frame = (xw @ A).to(x), (yw @ B).to(y)
-        A, B, at_x, at_y = A.to(x), B.to(y), mean_x, mean_y
+        at_x, at_y = mean_x, mean_y
     else:
-        A, B = A.to(x), B.to(y)
-        x_frame = xc @ A
+        x_frame = xc @ A.to(x)
         # Into memory that is there already: the system clears what it gives, page by page.
-        y_frame = torch.mm(yc, B, out=xc) if xc.shape == yc.shape and xc is not x else yc @ B
+        spare = xc if xc.shape == yc.shape and xc is not x else None
+        y_frame = torch.mm(yc, B.to(y), out=spare)
     if exact:
         # From where the samples are centred to where the frames are.
-        x_frame += (at_x - white.mean_x).to(x) @ A
-        y_frame += (at_y - white.mean_y).to(y) @ B
-    facts = Facts(white.samples, white.momentum, white.share_x, white.share_y)
-    divisor = divisor if s.newton_schulz else divisor.to(x)
+        x_frame += ((at_x - white.mean_x) @ A).to(x)
+        y_frame += ((at_y - white.mean_y) @ B).to(y)
+    facts = Facts(white.samples, white.momentum, white.share_x, white.share_y, wide, iterated)
     means = white.mean_x, white.mean_y
     saved = Pass(x_frame, y_frame, d, A, B, *means, divisor, *white.shifts)
     return saved, white.covariances, facts
@@ -282,39 +316,41 @@ def backward_pass(
 
     That of the correlations is None where the loss does not see them.
     """
-    f = forward
-    grad_x, grad_y, grad_d = grads
-    sums = [f.x.mT @ grad_x, f.y.mT @ grad_y, grad_x.sum(0), grad_y.sum(0)]
+    samples, momentum, share_x, share_y, wide, iterated = facts
+    f, kind = forward, torch.float64 if wide else x.dtype
+    x_frame, y_frame, A, B = (t.to(kind) for t in (f.x, f.y, f.A, f.B))
+    grad_x, grad_y, grad_d = grads[0].to(kind), grads[1].to(kind), grads[2]
+    sums = [x_frame.mT @ grad_x, y_frame.mT @ grad_y, grad_x.sum(0), grad_y.sum(0)]
     if s.shared:
         # All ranks must sum as many.
         sums.append(torch.zeros_like(f.correlations) if grad_d is None else grad_d)
         *sums, grad_d = [distributed.all_reduce_sum(t) for t in sums]
     P, R, sum_x, sum_y = sums
     if s.aligned:
-        W, Mx, My = aligned_gradients(
-            P, R, grad_d, f.correlations, f.divisor, newton_schulz=bool(s.newton_schulz)
-        )
+        found = aligned_gradients(P, R, grad_d, f.correlations, f.divisor, iterated=bool(iterated))
     else:
-        W, Mx, My = canonical_gradients(P, R, grad_d, f.correlations, k=int(s.k), power=s.power)
-    samples, momentum, share_x, share_y = facts
+        found = canonical_gradients(
+            P, R, grad_d, f.correlations, k=int(s.k), power=s.power, precision=x.dtype
+        )
+    W, Mx, My = found
     scale, centring = momentum / (samples - 1), -momentum / samples
     if f.shift_x is not None and f.shift_y is not None:
         # The covariances are about the batch's own mean, which is not where the frames have it.
-        at_x, at_y = f.shift_x.to(x) @ f.A, f.shift_y.to(y) @ f.B
+        at_x, at_y = f.shift_x.to(kind) @ A, f.shift_y.to(kind) @ B
         share = samples / (samples - 1)
         sum_x += share * (W @ at_y - at_x @ Mx)
         sum_y += share * (at_x @ W - at_y @ My)
     inner = torch.add(grad_x, sum_x, alpha=centring)
-    inner.addmm_(f.x, Mx, alpha=-scale).addmm_(f.y, W.mT, alpha=scale)
-    result_x = inner @ f.A.mT
-    spare = inner if inner.shape == f.y.shape else torch.empty_like(f.y)
+    inner.addmm_(x_frame, Mx, alpha=-scale).addmm_(y_frame, W.mT, alpha=scale)
+    result_x = inner @ A.mT
+    spare = inner if inner.shape == y_frame.shape else torch.empty_like(y_frame)
     torch.add(grad_y, sum_y, alpha=centring, out=spare)
-    result_y = spare.addmm_(f.y, My, alpha=-scale).addmm_(f.x, W, alpha=scale) @ f.B.mT
+    result_y = spare.addmm_(y_frame, My, alpha=-scale).addmm_(x_frame, W, alpha=scale) @ B.mT
     if share_x:
-        result_x -= scale * _ridge_gradient(x, f.mean_x, f.shift_x, f.A, Mx, share_x)
+        result_x -= scale * _ridge_gradient(x, f.mean_x, f.shift_x, A, Mx, share_x)
     if share_y:
-        result_y -= scale * _ridge_gradient(y, f.mean_y, f.shift_y, f.B, My, share_y)
-    return result_x, result_y
+        result_y -= scale * _ridge_gradient(y, f.mean_y, f.shift_y, B, My, share_y)
+    return result_x.to(x), result_y.to(y)
 
 
 def _ridge_gradient(
@@ -323,4 +359,4 @@ def _ridge_gradient(
     """Through a ridge that is a share of the mean variance, to the samples."""
     trace = (M * (A.mT @ A)).sum()
     centre = mean if shift is None else mean + shift
-    return (share / len(A) * trace) * (view - centre.to(view))
+    return (share / len(A) * trace) * (view.to(A) - centre.to(A))

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ccal.cca.checks import refuse_second_derivative
 from ccal.cca.fused import Facts, Pass, Settings, backward_pass, forward_pass
+from ccal.cca.raising import raised
 
 __all__ = ["BatchCCA", "batch_cca"]
 
@@ -48,7 +49,7 @@ def batch_cca(x: Tensor, y: Tensor, settings: Settings, running: Sequence[Tensor
     """
     if not (x.dtype is y.dtype is torch.float32):
         dtype = torch.promote_types(torch.promote_types(x.dtype, y.dtype), torch.float32)
-        x, y = x.to(dtype), y.to(dtype)
+        x, y = raised(x, dtype), raised(y, dtype)
     if torch.compiler.is_compiling():
         saved = _operator(x, y, list(running), list(map(float, settings)))
         constants = (t.detach() for t in (*saved[3:7], *saved[_SAVED:-1]))
@@ -102,7 +103,8 @@ def _operator(x: Tensor, y: Tensor, running: list[Tensor], settings: list[float]
     with _full_precision(x):
         saved, covariances, facts = forward_pass(x, y, running, Settings(*settings))
     # An operator's outputs are tensors, and their dtypes are known beforehand.
-    saved = saved._replace(mean_x=saved.mean_x.double(), mean_y=saved.mean_y.double())
+    constants = ("A", "B", "mean_x", "mean_y", "divisor")
+    saved = saved._replace(**{name: getattr(saved, name).double() for name in constants})
     outputs = (
         x.new_empty(0, dtype=torch.float64) if output is None else output.contiguous()
         for output in (*saved, *covariances)
@@ -115,13 +117,13 @@ def _(x: Tensor, y: Tensor, running: list[Tensor], settings: list[float]) -> lis
     s, dx, dy = Settings(*settings), x.shape[1], y.shape[1]
     wide = x.new_empty(0, dtype=torch.float64)
     views = [x.new_empty(x.shape), y.new_empty(y.shape), wide.new_empty(min(dx, dy))]
-    frames = [x.new_empty(dx, dx), x.new_empty(dy, dy)]
+    frames = [wide.new_empty(dx, dx), wide.new_empty(dy, dy)]
     means = [wide.new_empty(dx), wide.new_empty(dy)]
     shapes = [(dx, dx), (dy, dy), (dx, dy)] if running else []
     covariances = [wide.new_empty(shape) for shape in shapes]
-    divisor = (wide if s.newton_schulz else x).new_empty((dx, dx) if s.aligned else 0)
+    divisor = wide.new_empty((dx, dx) if s.aligned else 0)
     shifts = [wide.new_empty(dx if running else 0), wide.new_empty(dy if running else 0)]
-    facts = torch.empty(4, dtype=torch.float64, device="cpu")
+    facts = torch.empty(len(Facts._fields), dtype=torch.float64, device="cpu")
     return [*views, *frames, *means, divisor, *shifts, *covariances, facts]
 
 

@@ -115,7 +115,9 @@ def _inverse_gap(d: Tensor, precision: torch.dtype, k: int) -> Tensor:
     return guarded.to(precision)
 
 
-def _weighted_common_rotation(C: Tensor, d: Tensor, k: int, power: float) -> Tensor:
+def _weighted_common_rotation(
+    C: Tensor, d: Tensor, k: int, power: float, precision: torch.dtype
+) -> Tensor:
     """Common rotation over the gap, for coordinates weighted by d^power whose weights nearly tie.
 
     A loss of weighted cosines is invariant to rotations of the *weighted* coordinates. Seen there,
@@ -132,18 +134,26 @@ def _weighted_common_rotation(C: Tensor, d: Tensor, k: int, power: float) -> Ten
         2 * power * middle ** (2 * power - 1),
         (w.square() - w.square()[:, None]) / torch.where(near, 1, gap),
     )
-    guarded = _inverse_gap(d, C.dtype, k) * (w.square() + w.square()[:, None])
+    guarded = _inverse_gap(d, precision, k) * (w.square() + w.square()[:, None])
     scale = 2 * w * w[:, None]
     return ((_symmetric(M) * difference + _antisymmetric(M) * guarded) / scale).to(C.dtype)
 
 
 def canonical_gradients(
-    P: Tensor, R: Tensor, grad_d: Tensor | None, d: Tensor, *, k: int, power: float = 0.0
+    P: Tensor,
+    R: Tensor,
+    grad_d: Tensor | None,
+    d: Tensor,
+    *,
+    k: int,
+    power: float = 0.0,
+    precision: torch.dtype = torch.float64,
 ) -> FrameGradients:
     """Gradient with respect to the covariances, from that of the canonical projections.
 
     `P` = A' dL/dA (d_x, d_x) and `R` = B' dL/dB (d_y, d_y) may be float32; `grad_d` and `d` have
-    min(d_x, d_y) entries. The loss sees the first `k` axes, weighted by d^power.
+    min(d_x, d_y) entries. The loss sees the first `k` axes, weighted by d^power. `precision` is
+    that of the samples behind P and R.
     """
     d_x, d_y, size = len(P), len(R), max(len(P), len(R))
     grad_d = torch.zeros_like(d) if grad_d is None else grad_d
@@ -152,10 +162,10 @@ def canonical_gradients(
         P, R = (torch.nn.functional.pad(m, (0, size - len(m)) * 2) for m in (P, R))
         grad_d, d = (torch.nn.functional.pad(v, (0, size - len(v))) for v in (grad_d, d))
     C = P + R
-    W = _antisymmetric(C) * _inverse_gap(d, P.dtype, k)
+    W = _antisymmetric(C) * _inverse_gap(d, precision, k).to(C)
     if power:
         close = (d[:k] - d[:k, None]).abs() < 0.1 * torch.maximum(d[:k], d[:k, None])
-        rotation = _weighted_common_rotation(C, d, k, power)
+        rotation = _weighted_common_rotation(C, d, k, power, precision)
         alive = d[:k] > 64 * torch.finfo(P.dtype).eps * d[0]
         W[:k, :k] = torch.where(close & alive & alive[:, None], rotation, W[:k, :k])
         W.diagonal().zero_()
@@ -168,22 +178,24 @@ def canonical_gradients(
 
 
 def aligned_gradients(
-    P: Tensor, R: Tensor, grad_d: Tensor | None, d: Tensor, divisor: Tensor, *, newton_schulz: bool
+    P: Tensor, R: Tensor, grad_d: Tensor | None, d: Tensor, divisor: Tensor, *, iterated: bool
 ) -> FrameGradients:
     """Gradient with respect to the covariances in the frames A = Wx' Q, B = Wy'.
 
-    `P` and `R` are those of `canonical_gradients`.
+    `P` and `R` are those of `canonical_gradients`; `divisor` is V, or H where Newton-Schulz
+    `iterated` to Q.
 
     H = A' Sxy B = V diag(d) V' is symmetric. The rotation of A against B solves a Lyapunov equation
     in H, diagonal in V; the rotation of both is that of the Cholesky factor behind Wy.
     """
     dtype = P.dtype
     K = P - P.mT
-    if newton_schulz:
+    if iterated:
         W = polar_tangent_newton_schulz(divisor, K.double() / 2).to(dtype)
         WH = W @ divisor.to(dtype)
     else:
-        V, Vt = divisor, divisor.mT
+        V = divisor.to(dtype)
+        Vt = V.mT
         narrow = d.to(dtype)
         turned = V @ divide_by_sums(Vt @ K @ V, narrow)
         W, WH = turned @ Vt, turned.mul_(narrow) @ Vt
@@ -193,7 +205,7 @@ def aligned_gradients(
     upper = torch.sub(R, moved, alpha=0.5).triu_()
     My = upper + upper.mT
     My.diagonal().mul_(0.5)
-    if not newton_schulz and grad_d is not None and bool(grad_d.any()):
+    if not iterated and grad_d is not None and bool(grad_d.any()):
         stretch = (V * (d * grad_d).to(dtype)) @ Vt
         Mx, My = Mx + stretch, My + stretch
         W = W + (V * grad_d.to(dtype)) @ Vt

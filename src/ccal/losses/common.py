@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ccal.cca.checks import check_pair
+from ccal.cca.raising import raised
 from ccal.errors import InputError
 
 __all__ = [
@@ -104,7 +105,7 @@ class _Scores(torch.autograd.Function):
 def cosines(x: Tensor, y: Tensor) -> Tensor:
     """(n, k), (n, k) -> (n, n): cosine of every row of x with every row of y, differentiable."""
     dtype = working_dtype(x, y)
-    x, y = x.to(dtype), y.to(dtype)
+    x, y = raised(x, dtype), raised(y, dtype)
     scores: Tensor = _Scores.apply(  # type: ignore[no-untyped-call]
         x * inverse_norms(x), y * inverse_norms(y)
     )

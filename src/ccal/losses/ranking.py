@@ -8,12 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from ccal.cca.checks import refuse_second_derivative
+from ccal.cca.raising import raised
 from ccal.losses.common import (
     DIRECTIONS,
     Direction,
     check_embeddings,
     check_number,
     check_option,
+    working_dtype,
 )
 from ccal.losses.ranking_kernel import loss_and_gradients, operator
 
@@ -84,6 +86,8 @@ class PairwiseRankingLoss(nn.Module):
     def forward(self, x: Tensor, y: Tensor, labels: Tensor | None = None) -> Tensor:
         """(n, k), (n, k), optional (n,) -> the loss, a scalar."""
         check_embeddings(x, y, labels)
+        dtype = working_dtype(x, y)
+        x, y = raised(x, dtype), raised(y, dtype)
         wanted = torch.is_grad_enabled()
         loss: Tensor = _Ranking.apply(  # type: ignore[no-untyped-call]
             x,
@@ -113,16 +117,13 @@ class _Ranking(torch.autograd.Function):
         loss: Tensor
         loss, gx, gy = run(x, y, *options)
         ctx.save_for_backward(gx, gy)
-        ctx.dtypes = x.dtype, y.dtype
         return loss
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivative("PairwiseRankingLoss")
         gx, gy = (
-            (saved * grad).to(dtype) if needed else None
-            for saved, dtype, needed in zip(
-                ctx.saved_tensors, ctx.dtypes, ctx.needs_input_grad, strict=False
-            )
+            saved * grad if needed else None
+            for saved, needed in zip(ctx.saved_tensors, ctx.needs_input_grad, strict=False)
         )
         return gx, gy, None, None, None, None, None, None, None

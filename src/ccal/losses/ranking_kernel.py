@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ccal.losses.common import inverse_norms, working_dtype
+from ccal.losses.common import inverse_norms
 from ccal.losses.indicator import indicator_products
 
 __all__ = ["loss_and_gradients", "operator"]
@@ -36,7 +36,10 @@ def loss_and_gradients(
     need_x: bool,
     need_y: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The loss and its gradients for x and y; a gradient that is not needed comes back empty."""
+    """The loss and its gradients for x and y, both float32 or both float64.
+
+    A gradient that is not needed comes back empty.
+    """
     options = labels, margin, direction == "both", mean, hardest
     # A bfloat16 product can kill the process on some machines, and would be too coarse anyway.
     with torch.autocast(x.device.type, enabled=False):
@@ -69,11 +72,10 @@ def _(
     need_x: bool,
     need_y: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    dtype = working_dtype(x, y)
     return (
-        x.new_empty((), dtype=dtype),
-        x.new_empty(x.shape if need_x else (0,), dtype=dtype),
-        y.new_empty(y.shape if need_y else (0,), dtype=dtype),
+        x.new_empty(()),
+        x.new_empty(x.shape if need_x else (0,)),
+        y.new_empty(y.shape if need_y else (0,)),
     )
 
 
@@ -88,14 +90,13 @@ def _search(
     need_x: bool,
     need_y: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    n, dtype = len(x), working_dtype(x, y)
-    x_unit, y_unit = x.to(dtype), y.to(dtype)
-    x_inverse, y_inverse = inverse_norms(x_unit), inverse_norms(y_unit)
-    x_unit, y_unit = x_unit * x_inverse, y_unit * y_inverse
+    n = len(x)
+    x_inverse, y_inverse = inverse_norms(x), inverse_norms(y)
+    x_unit, y_unit = x * x_inverse, y * y_inverse
     groups, terms = None, n if hardest else n * (n - 1)
     if labels is not None:
         _, groups, sizes = torch.unique(labels, return_inverse=True, return_counts=True)
-        groups = groups.to(dtype)
+        groups = groups.to(x.dtype)
         terms = n if hardest else n * n - int(sizes.square().sum())
     scale = 1 / max(1, terms) if mean else 1.0
 
@@ -106,25 +107,21 @@ def _search(
         kernel = _hardest_negatives if hardest else _all_negatives
         either_x = need_x or not need_y
         active, to_x, to_y = kernel(x_unit, y_unit, groups, margin, both, either_x, need_y)
-        gx, radial_x = _through_normalisation(to_x, x_unit, x_inverse * scale, x.dtype)
-        gy, radial_y = _through_normalisation(to_y, y_unit, y_inverse * scale, y.dtype)
+        gx, radial_x = _through_normalisation(to_x, x_unit, x_inverse * scale)
+        gy, radial_y = _through_normalisation(to_y, y_unit, y_inverse * scale)
         radial = radial_x if either_x else radial_y
         total = radial.sum(dtype=torch.float64) + margin * active
-    return (total * scale).clamp_min(0).to(dtype), gx if need_x else gx.new_empty(0), gy
+    return (total * scale).clamp_min(0).to(x.dtype), gx if need_x else gx.new_empty(0), gy
 
 
 def _through_normalisation(
-    gradient: Tensor | None, unit: Tensor, factor: Tensor, dtype: torch.dtype
+    gradient: Tensor | None, unit: Tensor, factor: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Gradient for unit vectors -> for the vectors, finite in their dtype; and its radial part."""
+    """Gradient for unit vectors -> for the vectors; and its radial part."""
     if gradient is None:
         return unit.new_empty(0), unit.new_empty(0)
     radial = (gradient * unit).sum(1, keepdim=True)
-    gradient.addcmul_(unit, radial, value=-1).mul_(factor)
-    if dtype != gradient.dtype:
-        limit = torch.finfo(dtype).max
-        gradient.clamp_(-limit, limit)
-    return gradient, radial
+    return gradient.addcmul_(unit, radial, value=-1).mul_(factor), radial
 
 
 def _score_blocks(
