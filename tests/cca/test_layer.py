@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ccal.cca import CCALayer
 from ccal.errors import InputError, NotFittedError, SmallBatchWarning
+from ccal.losses import PairwiseRankingLoss
 from tests.reference import algorithm_1, correlated_views, cosines
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -94,7 +95,60 @@ def test_weighting_scales_the_canonical_axes() -> None:
     x, y = correlated_views(100, 6, 4)
     plain, weighted = CCALayer(6, 4), CCALayer(6, 4, power=2.0)
     for a, b in zip(plain(x, y), weighted(x, y), strict=True):
-        torch.testing.assert_close(a * plain.correlations**2, b)
+        shares = plain.correlations / plain.correlations[0]
+        torch.testing.assert_close(a * shares**2, b)
+
+
+@pytest.mark.parametrize(("scale", "power"), [(1e-3, 4.0), (1e-6, 1.0), (1e-6, 4.0)])
+def test_weighting_of_small_correlations(scale: float, power: float) -> None:
+    # Far below the ridge all correlations are small, and their powers smaller still.
+    x, y = (scale * view for view in correlated_views(200, 6, 6))
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        leaf = x.to(dtype).requires_grad_()
+        loss = PairwiseRankingLoss()(*CCALayer(6, power=power)(leaf, y.to(dtype)))
+        found.append((loss.detach(), *torch.autograd.grad(loss, leaf)))
+    for value, target in zip(*found, strict=True):
+        torch.testing.assert_close(value.double(), target, rtol=1e-4, atol=1e-4 * target.max())
+
+
+@pytest.mark.parametrize("kind", ["large mean", "repeated features"])
+def test_evaluation_repeats_training_to_the_last_digits(kind: str) -> None:
+    x, y = correlated_views(300, 8, 8)
+    if kind == "large mean":
+        x, y = x + 1e5, y - 1e5
+    else:
+        x[:, 4:] = x[:, :4]
+        x, y = 1e4 * x @ torch.randn(8, 8).double(), y
+    x, y = x.float(), y.float()
+    layer = CCALayer(8)
+    trained = layer(x, y)
+    for value, target in zip(layer.eval()(x, y), trained, strict=True):
+        torch.testing.assert_close(value, target, rtol=1e-4, atol=1e-5)
+
+
+def test_refit_between_forward_and_backward(views: tuple[Tensor, Tensor]) -> None:
+    layer = CCALayer(views[0].shape[1], views[1].shape[1]).refit(views).eval()
+    x = views[0].clone().requires_grad_()
+    expected = layer.projection_x.sum(1).clone()
+    projected = layer.project_x(x).sum()
+    layer.refit([(views[0] * 2, views[1])])
+    (gradient,) = torch.autograd.grad(projected, x)
+    torch.testing.assert_close(gradient, expected.to(x).expand_as(x))
+
+
+def test_statistics_loaded_as_they_are_saved_stay_float64() -> None:
+    x, y = correlated_views(50, 3, 3)
+    layer = CCALayer(3, momentum=0.5)
+    layer(x, y)
+    narrow = {
+        name: value.float() if value.is_floating_point() else value
+        for name, value in layer.state_dict().items()
+    }
+    other = CCALayer(3, momentum=0.5)
+    other.load_state_dict(narrow, assign=True)
+    other(x, y)
+    assert other.mean_x.dtype == torch.float64
 
 
 def test_running_statistics_are_the_exponential_average() -> None:
@@ -195,6 +249,23 @@ def test_torch_compile_in_one_graph(
 
 
 @pytest.mark.slow
+def test_compiled_evaluation_is_checked() -> None:
+    torch.compiler.reset()
+    layer = CCALayer(3).eval()
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    x, y = correlated_views(20, 3, 3)
+    with pytest.raises(NotFittedError, match="no projections yet"):
+        compiled(x, y)
+    layer.refit((x, y))
+    with pytest.raises(InputError, match="x contains 1 NaN"):
+        compiled(torch.cat((x[:-1], x[-1:].index_fill(1, torch.tensor(0), torch.nan))), y)
+    leaf = x.clone().requires_grad_()
+    gradients = [
+        torch.autograd.grad(run(leaf, y)[0].square().sum(), leaf)[0] for run in (compiled, layer)
+    ]
+    torch.testing.assert_close(*gradients)
+
+
 def test_torch_compile_with_inductor(views: tuple[Tensor, Tensor]) -> None:
     model = nn.Sequential(nn.Linear(6, 6))
     layer = CCALayer(6)

@@ -94,13 +94,13 @@ def _centre(view: Tensor) -> tuple[Tensor, Tensor]:
     return view - mean, mean
 
 
-def _centre_exactly(centred: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
-    """The same in float64, without what rounding has left: constant features become zero."""
-    centred = centred.double()
+def _centre_exactly(view: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
+    """The same in float64, and without what rounding leaves: constant features become zero."""
+    centred, mean = view.double() - mean, mean.double()
     if not centred.shape[0]:
-        return centred, mean.double()
+        return centred, mean
     rest = centred.mean(0)
-    return centred - rest, mean.double() + rest
+    return centred - rest, mean + rest
 
 
 def _add_ridge(cov: Tensor, ridge: float, relative: bool) -> float:
@@ -272,7 +272,7 @@ def forward_pass(
             exact = True
     if exact:
         _check_finite(x, y, at_x, at_y, s.shared)
-        (xw, mean_x), (yw, mean_y) = _centre_exactly(xc, at_x), _centre_exactly(yc, at_y)
+        (xw, mean_x), (yw, mean_y) = _centre_exactly(x, at_x), _centre_exactly(y, at_y)
         try:
             white = _whitened(xw, yw, (mean_x, mean_y), running, s)
             frames = _frames(white, s, x.dtype)

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ccal import distributed
-from ccal.cca.checks import check_finite, check_pair, check_view, ridge_pair
+from ccal.cca.checks import check_pair, check_view, ridge_pair
 from ccal.cca.fused import Settings
 from ccal.cca.newton_schulz import Solver, fastest_solver
 from ccal.cca.operators import BatchCCA, batch_cca
 from ccal.cca.projections import add_ridge, aligned_frames, canonical_frames, whitening
 from ccal.cca.statistics import Covariances, streamed
-from ccal.errors import InputError, NotFittedError, SmallBatchWarning
+from ccal.cca.stored import project
+from ccal.errors import InputError, SmallBatchWarning
 
 __all__ = ["CCALayer", "Coordinates"]
 
@@ -55,7 +56,8 @@ class CCALayer(nn.Module):
         relative_ridge: the ridge counts in units of the view's mean variance.
         momentum: weight of the batch in exponentially averaged statistics; 1 (the paper's) takes
             the batch alone.
-        power: coordinates are weighted by correlation^power; 0 is the paper's.
+        power: coordinates are weighted by correlation^power, in units of the largest correlation;
+            0 is the paper's.
         sync: compute statistics over all torch.distributed ranks, exactly and with gradients.
         solver: "eigh", or "newton-schulz" (matrix products alone; aligned coordinates only; leaves
             `correlations` unknown until `refit`), or "auto": eigh on the CPU, and on accelerators
@@ -180,12 +182,12 @@ class CCALayer(nn.Module):
     def project_x(self, x: Tensor) -> Tensor:
         """Project samples of view x with the stored projection: (n, dim_x) -> (n, k)."""
         check_view(x, "x", self.dim_x)
-        return self._project(x, "x", self.mean_x, self.projection_x)
+        return project(x, self.mean_x, self.projection_x, self.samples_seen, "x")
 
     def project_y(self, y: Tensor) -> Tensor:
         """Project samples of view y with the stored projection: (n, dim_y) -> (n, k)."""
         check_view(y, "y", self.dim_y)
-        return self._project(y, "y", self.mean_y, self.projection_y)
+        return project(y, self.mean_y, self.projection_y, self.samples_seen, "y")
 
     @torch.no_grad()
     def refit(self, pairs: Iterable[Sequence[Tensor]] | Sequence[Tensor]) -> CCALayer:
@@ -254,18 +256,6 @@ class CCALayer(nn.Module):
         # A rank without samples of its own has projections all the same.
         self.samples_seen.fill_(max(1, samples))
 
-    def _project(self, view: Tensor, name: str, mean: Tensor, projection: Tensor) -> Tensor:
-        if not torch.compiler.is_compiling():
-            if not self.samples_seen:
-                raise NotFittedError(
-                    f"{name} cannot be projected: the layer has no projections yet. Call "
-                    "refit(pairs), or run a batch in training mode, or load a state_dict."
-                )
-            check_finite(view, name)
-        view = view.to(torch.promote_types(view.dtype, torch.float32))
-        with torch.autocast(view.device.type, enabled=False):
-            return (view - mean.to(view.dtype)) @ projection.to(view.dtype)
-
     def _warn_if_small(self, samples: int) -> None:
         if self.sync:
             samples *= distributed.world_size()
@@ -292,7 +282,16 @@ class CCALayer(nn.Module):
         super()._apply(keep_precision, recurse)  # type: ignore[no-untyped-call]
         return self
 
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *rest: Any) -> None:
+        """Keep the statistics in float64, whatever was saved."""
+        for name, buffer in self.named_buffers(recurse=False):
+            if (saved := state_dict.get(prefix + name)) is not None:
+                state_dict[prefix + name] = saved.to(buffer.dtype)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
 
 def _weights(d: Tensor, power: float) -> Tensor:
-    weights: Tensor = d.clamp_min(1e-12) ** power
+    """(d / d_1)^power: cosines are those of d^power, and small correlations do not vanish."""
+    share = d / d[:1].clamp_min(torch.finfo(d.dtype).tiny)
+    weights: Tensor = share.clamp_min(1e-12) ** power
     return weights
