@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from ccal.errors import InputError
 
-__all__ = ["counterpart_ranks", "mean_reciprocal_rank", "unit_rows"]
+__all__ = ["counterpart_ranks", "mean_reciprocal_rank", "rounding", "unit_rows"]
 
 
 def counterpart_ranks(
@@ -16,9 +18,10 @@ def counterpart_ranks(
     """Rank of `y[i]` among all rows of `y` for the query `x[i]`, by cosine; 1 is best.
 
     `x` and `y` are (n, k); the ranks are (n,) int64. A rank is 1 + the number of candidates
-    strictly better than the counterpart, so ties favour the counterpart; `pessimistic` counts
-    every other candidate that ties as better, so that embeddings which collapse to one point
-    rank last instead of first. A zero row has cosine 0 with everything. Memory is O(chunk * n).
+    better than the counterpart by more than `rounding`, so ties favour the counterpart;
+    `pessimistic` counts every other candidate that ties as better, so that embeddings which
+    collapse to one point rank last instead of first. A zero row has cosine 0 with everything.
+    Memory is O(chunk * n).
 
     >>> x = torch.eye(3)
     >>> counterpart_ranks(x, x)
@@ -33,19 +36,27 @@ def counterpart_ranks(
         )
     dtype = torch.promote_types(x.dtype, y.dtype)
     queries, candidates = unit_rows(x.to(dtype), "x"), unit_rows(y.to(dtype), "y")
+    tie = rounding(queries)
     ranks = torch.empty(len(x), dtype=torch.int64, device=x.device)
     with torch.autocast(x.device.type, enabled=False):
         for start in range(0, len(x), chunk):
             scores = queries[start : start + chunk] @ candidates.mT
-            # The counterpart's score comes from this very product: computed by another kernel
-            # it could differ in the last bit, and the counterpart would then outrank itself.
             target = scores.diagonal(start).clone().unsqueeze(1)
             # In place, so as floats: torch compares into booleans, and sums them, far more slowly.
             if pessimistic:
-                ranks[start : start + chunk] = scores.ge_(target).sum(1)
+                ranks[start : start + chunk] = scores.ge_(target - tie).sum(1)
             else:
-                ranks[start : start + chunk] = scores.gt_(target).sum(1) + 1
+                ranks[start : start + chunk] = scores.gt_(target + tie).sum(1) + 1
     return ranks
+
+
+def rounding(unit: Tensor) -> float:
+    """By how much products of the rows of `unit` (n, k), of length 1, may differ if they are equal.
+
+    It depends on where in a matrix product they stand. Measured in float64: 5 units of rounding at
+    k = 100, 14 at 1,000, 47 at 16,000.
+    """
+    return max(8.0, math.sqrt(unit.shape[1])) * torch.finfo(unit.dtype).eps
 
 
 def mean_reciprocal_rank(

@@ -379,8 +379,10 @@ class TestErrors:
             ({"dim_x": 4, "coordinates": "polar"}, "'polar'"),
             ({"dim_x": 4, "ridge": -1}, "ridge must be non-negative"),
             ({"dim_x": 4, "ridge": (1, float("nan"))}, "ridge must be non-negative"),
-            ({"dim_x": 4, "momentum": 0}, "momentum must lie in"),
-            ({"dim_x": 4, "power": -1}, "power must be non-negative"),
+            ({"dim_x": 4, "momentum": 0}, "momentum must be a finite number greater than 0"),
+            ({"dim_x": 4, "power": "auto"}, "power must be a finite number"),
+            ({"dim_x": 4, "momentum": None}, "momentum must be a finite number"),
+            ({"dim_x": 4, "power": -1}, "power must be a finite number of at least 0"),
             ({"dim_x": 4, "solver": "svd"}, "'svd'"),
             ({"dim_x": 4, "k": 2, "solver": "newton-schulz"}, "aligned coordinates only"),
         ],
@@ -403,3 +405,15 @@ def test_a_small_batch_warns_once_and_says_what_to_do() -> None:
 def test_repr_shows_the_settings() -> None:
     text = repr(CCALayer(8, 6, k=2, relative_ridge=True, ridge=(1, 2)))
     assert "8, 6, k=2, coordinates='canonical', ridge=(1, 2) relative" in text
+
+
+@pytest.mark.parametrize("pairs", [5, [torch.ones(3, 4)], (np.ones((3, 4)), np.ones((3, 4)))])
+def test_refit_names_what_is_no_pair(pairs: Any) -> None:
+    with pytest.raises(InputError, match=r"pair \(x, y\) of matrices|two matrices \(x, y\)"):
+        CCALayer(4).refit(pairs)
+
+
+def test_refit_leaves_labels_alone(views: tuple[Tensor, Tensor]) -> None:
+    plain = CCALayer(6).refit([views])
+    labelled = CCALayer(6).refit([(*views, torch.zeros(len(views[0])))])
+    torch.testing.assert_close(labelled.projection_x, plain.projection_x)

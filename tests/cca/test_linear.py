@@ -503,3 +503,45 @@ def test_rank_decides_the_number_of_components() -> None:
     )
     assert CCA(5, ridge=0).fit(deficient, Y).correlations_.shape == (5,)
     assert CCA().fit(np.ones((400, 4)), Y).correlations_.tolist() == [0.0]
+
+
+def test_a_large_ridge_leaves_all_directions() -> None:
+    X, Y = pairs()
+    small = CCA(ridge=1.0, relative_ridge=False).fit(1e-4 * X, 1e-4 * Y)
+    assert small.x_projection_.shape == CCA().fit(X, Y).x_projection_.shape
+    assert CCA(ridge=1e7).fit(X, Y).x_projection_.shape[1] > 1
+
+
+def test_wide_views_of_few_distinct_samples_have_the_components_asked_for() -> None:
+    rng = np.random.default_rng(0)
+    X, Y = np.repeat(rng.normal(size=(3, 20)), 2, axis=0), rng.normal(size=(6, 20))
+    wide, narrow = CCA(5).fit(X, Y), CCA(5).partial_fit(X, Y)
+    assert wide.transform(X).shape == narrow.transform(X).shape == (6, 5)
+    np.testing.assert_allclose(wide.correlations_[:2], narrow.correlations_[:2])
+
+
+def test_data_frames_of_mixed_columns() -> None:
+    pandas = pytest.importorskip("pandas")
+    X, Y = pairs()
+    frame = pandas.DataFrame({"a": X[:, 0], "b": X[:, 1] > 0})
+    expected = CCA(1).fit(np.column_stack((X[:, 0], X[:, 1] > 0)), Y)
+    np.testing.assert_allclose(CCA(1).fit(frame, Y).x_projection_, expected.x_projection_)
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (None, "X is missing: got None"),
+        ([[1, 2], [3]], "X must be a matrix of real numbers"),
+        (torch.eye(400).to_sparse(), r"X is a sparse tensor; pass X.to_dense\(\)"),
+    ],
+)
+def test_what_is_no_matrix(X: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        CCA().fit(X, pairs()[1])
+
+
+def test_score_needs_rows() -> None:
+    X, Y = pairs()
+    with pytest.raises(InputError, match="got 0 rows"):
+        CCA(2).fit(X, Y).score(X[:0], Y[:0])

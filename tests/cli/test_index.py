@@ -16,6 +16,7 @@ from ccal.data import ImageFeatures, TfidfVectoriser
 from ccal.data.images import Backbone, register_backbone
 from ccal.encoders import DenseTower
 from ccal.retrieval import Index
+from ccal.retrieval.embedded import sealing
 from ccal.runs import Run
 from tests.cli.conftest import SMALL, invoke, make_files
 
@@ -147,6 +148,10 @@ def test_a_model_that_has_moved(trained: Path, tmp_path: Path) -> None:
     [
         (["search", "nowhere", "red"], "nowhere is no index"),
         (["search", "{index}"], "Give one QUERY"),
+        (["search", "{index}", ""], "no words to search by"),
+        (["search", "{index}", "zzz qqq"], "None of these words is known"),
+        (["search", "{index}", "nothing.jpg"], "nothing.jpg: no such file"),
+        (["search", "{index}", "{folder}"], "is a folder"),
         (["search", "{index}", "red", "--within", "sound"], "no 'sound'"),
         (["search", "{index}", "--like", "none"], "no item 'none'"),
         (["index", "{run}", "{image}", "-m", "sound", "-o", "a"], "no 'sound'"),
@@ -161,6 +166,7 @@ def test_a_model_that_has_moved(trained: Path, tmp_path: Path) -> None:
 )
 def test_what_is_refused(texts: Path, arguments: list[str], message: str) -> None:
     names = {"index": texts / "all.index", "run": texts / "run", "image": texts / "image.npy"}
+    names["folder"] = texts
     outcome = invoke(*(argument.format(**names) for argument in arguments))
     assert outcome.code == 2
     assert message in outcome.err.replace("\n", " ")
@@ -268,3 +274,31 @@ def test_codes(texts: Path, tmp_path: Path) -> None:
     outcome = invoke("index", texts / "run", texts / "image.npy", *wrong)
     assert outcome.code == 2
     assert "multiple of 8 bits, got 12" in outcome.err
+
+
+def test_tables_that_are_not_utf8_or_have_empty_texts(texts: Path, tmp_path: Path) -> None:
+    table, out = tmp_path / "a.csv", ["-m", "text", "-o", tmp_path / "new"]
+    options = [table, "--column", "words", "--metadata", "place", *out]
+    table.write_bytes(b"words,place\nred bird,caf\xe9\n")
+    outcome = invoke("index", texts / "run", *options)
+    assert outcome.code == 2
+    assert f"{table}, line 2: place is not UTF-8 text" in outcome.err
+    assert not (tmp_path / "new").exists()
+    table.write_text("words,place\nred bird,here\n,there\n")
+    assert "1 of 2 texts of words are empty" in invoke("index", texts / "run", *options).err
+
+
+def test_ctrl_c_after_items_were_added_says_so(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    (tmp_path / "a.txt").write_text("red bird\nblue dog\n")
+    options = [tmp_path / "a.txt", "-m", "text", "-o", tmp_path / "new"]
+    for held in (2, 4):
+        with monkeypatch.context() as patch:
+            patch.setattr(sealing, "seal_if_due", stop)
+            outcome = invoke("index", texts / "run", *options)
+        assert outcome.code == 130
+        assert f"Added 2 text items to {tmp_path / 'new'}, which holds {held} text" in outcome.err

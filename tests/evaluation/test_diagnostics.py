@@ -10,6 +10,7 @@ from ccal.evaluation import (
     collapse_warning,
     correlation_structure,
     effective_rank,
+    tie_warning,
 )
 
 
@@ -94,6 +95,16 @@ def test_collapse_is_named() -> None:
     assert "use about 1.0 of their 32 dimensions" in str(collapse_warning(thin, good))
     both = collapse_warning(torch.zeros(3, 2), same, names=("audio", "sheet"))
     assert "audio embeddings have collapsed: 3 of 3 are zero. sheet" in str(both)
+
+
+def test_equal_scores_are_named() -> None:
+    good = torch.randn(60, 32)
+    assert tie_warning(good, good) is None
+    # On a line all cosines are 1 or -1.
+    line = torch.randn(60, 1)
+    warning = str(tie_warning(line, line, names=("image", "text")))
+    assert "MRR is 100.0 (image -> text)" in warning
+    assert tie_warning(good[:4].repeat(15, 1), good) is not None
 
 
 def test_bad_input_is_refused() -> None:

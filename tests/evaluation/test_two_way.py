@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -121,3 +122,23 @@ def test_bad_settings_are_refused() -> None:
         two_way_ranks(x, x, ties="random")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="block must be"):
         two_way_ranks(x, x, block=(0, 8))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dim", [32, 512, 4096])
+def test_duplicates_tie_however_wide(dim: int, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(300, dim, generator=generator, dtype=dtype)
+    y = x + 0.1 * torch.randn(300, dim, generator=generator, dtype=dtype)
+    x, y = x.repeat(2, 1), y.repeat(2, 1)
+    for way in two_way_ranks(x, y):
+        assert way.eq(1).all()
+    for way in two_way_ranks(x, y, ties="pessimistic"):
+        assert way.eq(2).all()
+    assert counterpart_ranks(x, y).eq(1).all()
+    assert counterpart_ranks(x, y, pessimistic=True).eq(2).all()
+
+
+def test_reversed_and_foreign_arrays_are_taken() -> None:
+    x = np.random.default_rng(0).normal(size=(20, 4))
+    assert two_way_ranks(x[::-1], x[::-1].astype(">f8"))[0].eq(1).all()

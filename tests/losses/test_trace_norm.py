@@ -71,8 +71,9 @@ def test_training_raises_the_correlation() -> None:
 def test_bad_arguments() -> None:
     with pytest.raises(InputError, match="'max'"):
         TraceNormLoss(reduction="max")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="k must be positive"):
-        TraceNormLoss(k=0)
+    for k in (0, 1.5):
+        with pytest.raises(InputError, match="k must be a whole number of at least 1"):
+            TraceNormLoss(k=k)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="ridge"):
         TraceNormLoss(ridge=-1)
     with pytest.raises(InputError, match="k = 5 correlations were asked for, but the views have 2"):

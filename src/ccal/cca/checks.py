@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
+from math import inf, isfinite
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from ccal.errors import CcalError, InputError
 
 __all__ = [
     "check_finite",
+    "check_number",
     "check_pair",
     "check_view",
     "refuse_second_derivative",
@@ -58,6 +59,20 @@ def check_finite(view: Tensor, name: str) -> None:
             f"{name} contains {bad} NaN or infinite values in {rows} of {len(view)} rows; "
             "remove those samples, or lower the learning rate if a network produced them."
         )
+
+
+def check_number(
+    name: str, value: object, *, at_least: float = -inf, above: float = -inf, at_most: float = inf
+) -> None:
+    """Refuse what is not a finite number within the bounds."""
+    number = isinstance(value, float | int | np.floating | np.integer) and isfinite(value)
+    if number and at_least <= value <= at_most and value > above:  # type: ignore[operator]
+        return
+    bounds = {"of at least": at_least, "greater than": above, "of at most": at_most}
+    wanted = " and ".join(f"{words} {b:g}" for words, b in bounds.items() if isfinite(b))
+    raise InputError(
+        f"{name} must be a finite number {wanted}".rstrip() + f", got {name}={value!r}."
+    )
 
 
 def ridge_pair(ridge: float | Sequence[float]) -> tuple[float, float]:

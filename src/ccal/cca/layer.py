@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ccal import distributed
-from ccal.cca.checks import check_pair, check_view, ridge_pair
+from ccal.cca.checks import check_number, check_pair, check_view, ridge_pair
 from ccal.cca.fused import Settings
 from ccal.cca.newton_schulz import Solver, fastest_solver
 from ccal.cca.operators import BatchCCA, batch_cca
@@ -107,6 +107,8 @@ class CCALayer(nn.Module):
                 f"k must be a whole number between 1 and {min(dim_x, dim_y)}, got {k!r}."
             )
         k = int(k)
+        check_number("momentum", momentum, above=0, at_most=1)
+        check_number("power", power, at_least=0)
         can_align = k == dim_x == dim_y and power == 0
         if coordinates is None:
             coordinates = "aligned" if can_align else "canonical"
@@ -122,10 +124,6 @@ class CCALayer(nn.Module):
         if solver == "newton-schulz" and coordinates != "aligned":
             raise InputError('solver="newton-schulz" gives aligned coordinates only; use "eigh".')
         ridge_x, ridge_y = ridge_pair(ridge)
-        if not 0 < momentum <= 1:
-            raise InputError(f"momentum must lie in (0, 1], got {momentum}.")
-        if not 0 <= power < float("inf"):
-            raise InputError(f"power must be non-negative and finite, got {power}.")
         self.dim_x, self.dim_y, self.k = dim_x, dim_y, k
         self.coordinates, self.momentum, self.power = coordinates, momentum, power
         self.ridge_x, self.ridge_y, self.relative_ridge = ridge_x, ridge_y, relative_ridge

@@ -70,20 +70,20 @@ class _PolarFactor(torch.autograd.Function):
     def forward(ctx: Any, T: Tensor) -> Tensor:
         U, d, V = singular_frames(T)
         ctx.save_for_backward(U, d, V)
-        return U[:, : len(d)] @ V[:, : len(d)].mT
+        return (U[:, : len(d)] @ V[:, : len(d)].mT).to(T)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         refuse_second_derivative("polar_factor")
         U, d, V = ctx.saved_tensors
-        M, r = U.mT @ grad @ V, len(d)
+        M, r = U.mT @ grad.to(U) @ V, len(d)
         inverse = torch.where(d > 64 * torch.finfo(d.dtype).eps * d[:1], 1 / d, 0)
         W = torch.empty_like(M)
         W[:r, :r] = divide_by_sums(M[:r, :r] - M[:r, :r].mT, d)
         W[r:, :r] = M[r:, :r] * inverse
         W[:r, r:] = M[:r, r:] * inverse[:, None]
         grad_T: Tensor = U @ W @ V.mT
-        return grad_T
+        return grad_T.to(grad)
 
 
 def polar_factor(T: Tensor) -> Tensor:
@@ -137,7 +137,7 @@ class _CanonicalProjections(torch.autograd.Function):
         A, B, d = canonical_frames(Wx, Wy, Wx @ xy @ Wy.mT)
         ctx.save_for_backward(A, B, d)
         ctx.k = k
-        return A[:, :k].clone(), B[:, :k].clone(), d[:k].clone()
+        return A[:, :k].clone(), B[:, :k].clone(), d[:k].to(A, copy=True)
 
     @staticmethod
     def backward(
@@ -148,7 +148,8 @@ class _CanonicalProjections(torch.autograd.Function):
         pad = torch.nn.functional.pad
         P = pad(A.mT @ grad_A, (0, len(A) - ctx.k))
         R = pad(B.mT @ grad_B, (0, len(B) - ctx.k))
-        W, Mx, My = canonical_gradients(P, R, pad(grad_d, (0, len(d) - ctx.k)), d, k=ctx.k)
+        grad_d = pad(grad_d, (0, len(d) - ctx.k))
+        W, Mx, My = canonical_gradients(P, R, grad_d, d, k=ctx.k, precision=A.dtype)
         return A @ Mx @ A.mT / -2, B @ My @ B.mT / -2, A @ W @ B.mT, None
 
 

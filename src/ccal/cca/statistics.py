@@ -98,21 +98,42 @@ class Moments:
 
     def covariances(self) -> Covariances:
         """Unbiased covariances: the sums divided by n - 1."""
+        if self.count < 2:
+            raise InputError(f"Covariances need at least 2 samples, got {self.count}.")
         scale = 1 / (self.count - 1)
         return Covariances(self.xx * scale, self.yy * scale, self.xy * scale)
+
+
+def _iterable(pairs: object) -> Iterable[object]:
+    if isinstance(pairs, Iterable):
+        return pairs
+    raise InputError(
+        f"pairs must be two matrices (x, y) or an iterable of such batches, "
+        f"got {type(pairs).__name__}."
+    )
+
+
+def _two_views(batch: object) -> tuple[Tensor, Tensor]:
+    """x and y of a batch; what follows them, such as labels, is nobody's business here."""
+    if isinstance(batch, Sequence) and len(batch) >= 2:
+        return batch[0], batch[1]
+    raise InputError(
+        f"Each batch must be a pair (x, y) of matrices, got {type(batch).__name__}; "
+        "pass batches, or one pair of tensors."
+    )
 
 
 def streamed(
     pairs: Iterable[Sequence[Tensor]], dim_x: int, dim_y: int, device: torch.device, *, sync: bool
 ) -> Moments:
-    """Moments of batches (x, y), checked; with `sync` of those of all ranks, on `device`.
+    """Moments of batches (x, y, ...), checked; with `sync` of those of all ranks, on `device`.
 
     A rank may have none. What one rank refuses is refused on all, so that none waits for another.
     """
     nothing = (torch.empty(0, dim, device=device) for dim in (dim_x, dim_y))
     total, refusal = Moments.of(*nothing), None
     try:
-        for x, y in pairs:
+        for x, y in map(_two_views, _iterable(pairs)):
             check_pair(x, y, dim_x, dim_y)
             check_finite(x, "x")
             check_finite(y, "y")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ccal.cli.console import note
 from ccal.cli.index import is_image, open_model
 from ccal.cli.pictures import picture, way_of
+from ccal.data.known_words import refuse_unknown, word_check
 from ccal.errors import InputError
 
 if TYPE_CHECKING:
@@ -155,6 +157,7 @@ def _answers(
     from ccal.cli.encode import read_items
 
     path = Path(query)
+    _refuse_missing_file(path)
     is_array = path.suffix.lower() == ".npy" and path.is_file()
     items: Any = [query]
     several = query == "-" or (path.suffix.lower() in (".npy", ".txt") and path.is_file())
@@ -166,8 +169,33 @@ def _answers(
     model = bound_model(index, folder)
     if modality is None:
         modality = _guess(model, query)
+    if not is_array and not is_image(model, modality):
+        _check_words(items, word_check(model.front_ends.get(modality)))
     found = index.search(**{modality: items}, **options)
     return list(zip(names, found, strict=True)), several
+
+
+def _refuse_missing_file(path: Path) -> None:
+    """A query that is the name of a file should not be searched for as words."""
+    from ccal.data.images.scan import SUFFIXES
+
+    if path.is_dir() and str(path) != ".":
+        raise InputError(f"{path} is a folder; search with words or with a file.")
+    named = path.suffix.lower() in {".npy", ".txt", *SUFFIXES} and " " not in path.name
+    if named and not path.is_file():
+        raise InputError(f"{path}: no such file.")
+
+
+def _check_words(texts: Sequence[str], knows: Callable[[str], bool]) -> None:
+    """Refuse a query without a known word; of several, say how many have none."""
+    unknown = sum(not knows(text) for text in texts)
+    if len(texts) == 1:
+        refuse_unknown(texts[0], knows)
+    elif unknown:
+        note(
+            f"warning: {unknown:,} of {len(texts):,} queries have no word that the model knows; "
+            "what they find means nothing."
+        )
 
 
 def bound_model(index: Index, folder: Path | None) -> DualEncoder:

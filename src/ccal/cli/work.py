@@ -20,10 +20,12 @@ from ccal.evaluation import (
     Report,
     collapse_warning,
     correlation_structure,
+    tie_warning,
 )
 from ccal.runs import fingerprints
 from ccal.training import evaluate, evaluate_zero_shot, train
 from ccal.training.allocator import keep_freed_memory
+from ccal.training.scoring import shared_view
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,9 +33,10 @@ if TYPE_CHECKING:
     from ccal.data import Pairs
     from ccal.model import DualEncoder
     from ccal.runs import Run
-    from ccal.sources import Data
+    from ccal.sources import Data, Source
+    from ccal.training import Settings
 
-__all__ = ["Judgement", "judge", "train_run", "write_page"]
+__all__ = ["Judgement", "check_classes", "judge", "train_run", "write_page"]
 
 _ROWS = 10_000
 
@@ -71,6 +74,15 @@ class Judgement:
         return {**content, "warnings": list(self.warnings)}
 
 
+def check_classes(settings: Settings, source: Source) -> None:
+    """Refuse to choose by classes where pairs have none, before anything is read."""
+    if settings.select == "classes" and source.label is None and source.layout is None:
+        raise InputError(
+            "--select classes needs the classes of the pairs: name the column of TABLE that has "
+            "them with --label COLUMN."
+        )
+
+
 def train_run(
     run: Run,
     data: Data,
@@ -88,6 +100,8 @@ def train_run(
     """
     keep_freed_memory()
     part = "test" if len(data.split.test) else "valid"
+    # Before hours of training, not after them.
+    shared_view(data.part(part))
     settings = run.settings if part == "test" else run.settings.changed(train_on_all=False)
     try:
         trained = train(
@@ -118,6 +132,10 @@ def train_run(
             )
     except KeyboardInterrupt as error:
         raise StoppedError(go_on, getattr(error, "signal", 2)) from error
+    except InputError as error:
+        if "lower min_count" in str(error):
+            raise InputError(f"{error} Here: --set min_count=1") from error
+        raise
     run.finish({**judgement.as_dict(), "facts": facts})
     for checkpoint in run.path.glob("checkpoint-*.pt"):
         checkpoint.unlink()  # for going on, which is over
@@ -141,6 +159,8 @@ def judge(
     problem = collapse_warning(x, y, names=model.modalities)
     if problem:
         ties = "pessimistic"  # with ties in their favour, embeddings all alike would look perfect
+    elif ties == "optimistic" and shared_view(pairs)[0] is None:
+        problem = tie_warning(x, y, names=model.modalities)
     report = evaluate(model, pairs, ties=ties, bootstrap=bootstrap)
     structure = None
     if train is not None and len(train) > x.shape[1] + 1 and len(pairs) > 1:

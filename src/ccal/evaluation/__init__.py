@@ -6,7 +6,8 @@
   (zero-shot retrieval).
 - `evaluate_classes`: classes find their items and items their class: a `ClassReport`.
 - `export_trec`: runs and judgements for trec_eval, ranx and their kin.
-- `correlation_structure`, `chance_correlation`, `effective_rank`, `collapse_warning`: diagnostics.
+- `correlation_structure`, `chance_correlation`, `effective_rank`, `collapse_warning`,
+  `tie_warning`: diagnostics.
 """
 
 from ccal.evaluation.average_precision import (
@@ -21,6 +22,7 @@ from ccal.evaluation.diagnostics import (
     collapse_warning,
     correlation_structure,
     effective_rank,
+    tie_warning,
 )
 from ccal.evaluation.measures import Measures
 from ccal.evaluation.protocol import Direction, Report, evaluate_embeddings
@@ -46,5 +48,6 @@ __all__ = [
     "export_trec",
     "item_average_precision",
     "reachable_k",
+    "tie_warning",
     "two_way_ranks",
 ]

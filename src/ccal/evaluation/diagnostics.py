@@ -11,6 +11,7 @@ from torch import Tensor
 from ccal.cca import Moments, add_ridge, canonical_projections
 from ccal.errors import InputError
 from ccal.evaluation.inputs import Array, embeddings
+from ccal.evaluation.two_way import Ties, two_way_ranks
 from ccal.ranks import unit_rows
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "collapse_warning",
     "correlation_structure",
     "effective_rank",
+    "tie_warning",
 ]
 
 
@@ -133,6 +135,31 @@ def collapse_warning(x: Array, y: Array, *, names: tuple[str, str] = ("x", "y"))
     """
     found = (_collapse(view, name) for view, name in zip((x, y), names, strict=True))
     return " ".join(text for text in found if text) or None
+
+
+def tie_warning(x: Array, y: Array, *, names: tuple[str, str] = ("x", "y")) -> str | None:
+    """What is wrong if pairs x (n, k) and y (n, k) owe their measures to equal scores, else None.
+
+    They do if MRR falls by more than 3 points when ties go against the right candidate: items
+    repeat, or the space has so few dimensions that many cosines are the same.
+
+    >>> twice = torch.eye(2)[[0, 0, 1, 1]]
+    >>> tie_warning(twice, twice)[-89:]
+    'with ties against it 50.0 and 50.0. Items repeat, or dimensions are too few.'
+    """
+    extremes: tuple[Ties, Ties] = ("optimistic", "pessimistic")
+    best, worst = (
+        [100 * float(ranks.double().reciprocal().mean()) for ranks in two_way_ranks(x, y, ties=t)]
+        for t in extremes
+    )
+    if max(b - w for b, w in zip(best, worst, strict=True)) <= 3:
+        return None
+    forth, back = f"{names[0]} -> {names[1]}", f"{names[1]} -> {names[0]}"
+    return (
+        f"Many scores are equal: with ties in favour of the right candidate MRR is {best[0]:.1f} "
+        f"({forth}) and {best[1]:.1f} ({back}), with ties against it {worst[0]:.1f} and "
+        f"{worst[1]:.1f}. Items repeat, or dimensions are too few."
+    )
 
 
 def _collapse(view: Array, name: str) -> str | None:

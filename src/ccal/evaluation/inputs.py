@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -18,7 +19,7 @@ Array = Tensor | NDArray[Any]
 
 def embeddings(view: Array, name: str) -> Tensor:
     """`view` as a finite real matrix (n, k) with n, k >= 1, in at least float32."""
-    tensor = torch.as_tensor(view).detach()
+    tensor = _tensor(view).detach()
     if tensor.ndim != 2 or 0 in tensor.shape:
         raise InputError(
             f"{name} must be a matrix of embeddings, one row an item and at least one row and one "
@@ -30,6 +31,13 @@ def embeddings(view: Array, name: str) -> Tensor:
     if bad:
         raise InputError(f"{name} has NaN or infinite values in {bad} of {len(tensor)} rows.")
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+def _tensor(values: Array) -> Tensor:
+    """`values` as torch has it, which knows neither reversed nor foreign-endian arrays."""
+    if isinstance(values, np.ndarray):
+        values = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("="))
+    return torch.as_tensor(values)
 
 
 def unit_pair(x: Array, y: Array, names: tuple[str, str] = ("x", "y")) -> tuple[Tensor, Tensor]:
@@ -83,7 +91,7 @@ def labels(values: Array, view: Tensor, name: str, of: str) -> Tensor:
 
 
 def _integers(values: Array, length: int, name: str, of: str) -> Tensor:
-    tensor = torch.as_tensor(values)
+    tensor = _tensor(values)
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
         raise InputError(f"{name} must be integers, got {tensor.dtype}.")
     if tensor.shape != (length,):

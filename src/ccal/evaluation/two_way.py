@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ccal.errors import InputError
 from ccal.evaluation.inputs import Array, group_rows, unit_pair
+from ccal.ranks import rounding
 
 __all__ = ["Ties", "two_way_ranks"]
 
@@ -34,9 +35,9 @@ def two_way_ranks(
     rows of y, with the others left out; a row of y by its one row of x (the VSE protocol).
 
     A rank is 1 + the number of wrong candidates that score better. Scores closer than 8 units of
-    rounding (1e-6 in float32, 2e-15 in float64) tie: "optimistic" ties favour the right candidate,
-    "pessimistic" ones go against it. Scores are made and counted in blocks of `block` rows and
-    columns, so memory is O(n + m).
+    rounding (1e-6 in float32, 2e-15 in float64; more if k is above 64, see `ccal.ranks.rounding`)
+    tie: "optimistic" ties favour the right candidate, "pessimistic" ones go against it. Scores are
+    made and counted in blocks of `block` rows and columns, so memory is O(n + m).
 
     >>> x = torch.eye(3)
     >>> two_way_ranks(x, x.repeat(2, 1), groups=torch.tensor([0, 1, 2, 1, 2, 0]))
@@ -58,7 +59,7 @@ def two_way_ranks(
         ]
     )
     best = right.new_full((len(queries),), -inf).scatter_reduce(0, rows, right, "amax")
-    tolerance = 8 * torch.finfo(right.dtype).eps * (1 if ties == "optimistic" else -1)
+    tolerance = rounding(queries) * (1 if ties == "optimistic" else -1)
     better_y, better_x = _count_better(
         queries, candidates, rows, best + tolerance, right + tolerance, block
     )

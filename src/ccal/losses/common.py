@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Literal, get_args
 
 import torch
@@ -16,9 +15,7 @@ __all__ = [
     "DIRECTIONS",
     "Direction",
     "check_embeddings",
-    "check_number",
     "check_option",
-    "check_positive",
     "cosines",
     "false_negatives",
     "inverse_norms",
@@ -40,19 +37,6 @@ def check_option(name: str, value: str, allowed: tuple[str, ...]) -> None:
         )
 
 
-def check_number(name: str, value: float, *, at_least: float = -math.inf) -> None:
-    """Refuse a number that is not finite, or too small."""
-    if not math.isfinite(value) or value < at_least:
-        bound = f" of at least {at_least:g}" if math.isfinite(at_least) else ""
-        raise InputError(f"{name} must be a finite number{bound}, got {name}={value!r}.")
-
-
-def check_positive(name: str, value: float) -> None:
-    """Refuse a number that is not finite and greater than 0."""
-    if not math.isfinite(value) or value <= 0:
-        raise InputError(f"{name} must be a finite number greater than 0, got {name}={value!r}.")
-
-
 def check_embeddings(x: Tensor, y: Tensor, labels: Tensor | None) -> None:
     """Refuse embeddings that are not pairs in one space, and labels that do not fit them."""
     check_pair(x, y)
@@ -67,6 +51,10 @@ def check_embeddings(x: Tensor, y: Tensor, labels: Tensor | None) -> None:
         )
     if labels is None:
         return
+    if not isinstance(labels, Tensor):
+        raise InputError(
+            f"labels must be a torch.Tensor, got {type(labels).__name__}; call torch.as_tensor."
+        )
     if labels.shape != (len(x),):
         raise InputError(
             f"labels must hold one label a pair, shape ({len(x)},), got {tuple(labels.shape)}."

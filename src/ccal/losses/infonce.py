@@ -7,13 +7,13 @@ import math
 import torch
 from torch import Tensor, nn
 
+from ccal.cca.checks import check_number
 from ccal.errors import InputError
 from ccal.losses.common import (
     DIRECTIONS,
     Direction,
     check_embeddings,
     check_option,
-    check_positive,
     cosines,
     false_negatives,
 )
@@ -67,7 +67,7 @@ class InfoNCELoss(nn.Module):
         direction: Direction = "both",
     ) -> None:
         super().__init__()
-        check_positive("temperature", temperature)
+        check_number("temperature", temperature, above=0)
         check_option("direction", direction, DIRECTIONS)
         if learnable and temperature < 1 / MAX_SCALE:
             raise InputError(
@@ -103,6 +103,8 @@ class InfoNCELoss(nn.Module):
         return self.log_scale.to(dtype).exp()
 
     def extra_repr(self) -> str:
-        """The options, for print(module)."""
-        learnable = self.log_scale is not None
-        return f"temperature={self.temperature}, {learnable=}, direction={self.direction!r}"
+        """The options and the current temperature, for print(module)."""
+        learnable, temperature = self.log_scale is not None, self.temperature
+        if self.log_scale is not None:
+            temperature = math.exp(-float(self.log_scale.detach()))
+        return f"temperature={temperature:.4g}, {learnable=}, direction={self.direction!r}"

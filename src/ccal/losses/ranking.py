@@ -7,13 +7,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ccal.cca.checks import refuse_second_derivative
+from ccal.cca.checks import check_number, refuse_second_derivative
 from ccal.cca.raising import raised
 from ccal.losses.common import (
     DIRECTIONS,
     Direction,
     check_embeddings,
-    check_number,
     check_option,
     working_dtype,
 )

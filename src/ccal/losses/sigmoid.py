@@ -8,10 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ccal.cca.checks import check_number
 from ccal.losses.common import (
     check_embeddings,
-    check_number,
-    check_positive,
     cosines,
     false_negatives,
 )
@@ -53,7 +52,7 @@ class SigmoidLoss(nn.Module):
 
     def __init__(self, *, scale: float = 10.0, bias: float = -10.0) -> None:
         super().__init__()
-        check_positive("scale", scale)
+        check_number("scale", scale, above=0)
         check_number("bias", bias)
         self.log_scale = nn.Parameter(torch.tensor(math.log(scale)))
         self.bias = nn.Parameter(torch.tensor(float(bias)))

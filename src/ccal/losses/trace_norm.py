@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -56,8 +57,8 @@ class TraceNormLoss(nn.Module):
         super().__init__()
         if reduction not in ("sum", "mean"):
             raise InputError(f'reduction must be "sum" or "mean", got {reduction!r}.')
-        if k is not None and k < 1:
-            raise InputError(f"k must be positive, got {k}.")
+        if k is not None and not (isinstance(k, int | np.integer) and k >= 1):
+            raise InputError(f"k must be a whole number of at least 1, got {k!r}.")
         self.k, self.reduction = k, reduction
         ridge_x, ridge_y = ridge_pair(ridge)
         self._settings = Settings(

@@ -13,7 +13,7 @@ from ccal.cca import CCALayer
 from ccal.model import DualEncoder
 from ccal.retrieval.home import Vectors
 
-__all__ = ["Word", "shares", "split_words", "without", "word_check", "word_weights"]
+__all__ = ["Word", "shares", "split_words", "without", "word_weights"]
 
 _LEADING = 8
 # A query of more words is one to read, not to look at word by word.
@@ -28,21 +28,6 @@ class Word:
     start: int
     end: int
     known: bool
-
-
-def word_check(front_end: Any) -> Callable[[str], bool]:
-    """Whether a text has a known word; a front end without a vocabulary knows them all.
-
-    >>> from ccal.data import WordSequences
-    >>> knows = word_check(WordSequences().fit(["two dogs"]))
-    >>> knows("Dogs"), knows("cats")
-    (True, False)
-    """
-    vocabulary, words = getattr(front_end, "vocabulary", None), getattr(front_end, "words", None)
-    if vocabulary is None or words is None:
-        return lambda text: True
-    known = frozenset(vocabulary)
-    return lambda text: not known.isdisjoint(words(text))
 
 
 def split_words(text: str, knows: Callable[[str], bool]) -> list[Word]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ccal.data.known_words import refuse_unknown, word_check
 from ccal.errors import CcalError, InputError
 from ccal.model import DualEncoder
 from ccal.retrieval import Index
@@ -17,7 +18,6 @@ from ccal.serve.caching import Cached
 from ccal.serve.collection import Answer, Entry, Media, Query, Question, UnknownItemError
 from ccal.serve.describing import describe_model, has_words, short
 from ccal.serve.evaluation import Evaluation, find_run
-from ccal.serve.explaining import word_check
 from ccal.serve.files import ItemFiles
 from ccal.serve.index_answers import Answering
 from ccal.serve.projection import POINTS, evenly, plane
@@ -112,7 +112,7 @@ class IndexCollection:
         if not (query.to in reachable if query.to else reachable):
             raise InputError(f"The collection has no {query.to or ''} items to be found.")
         if query.kind == "text":
-            self._check_words(query.data)
+            refuse_unknown(query.data, self._knows)
         where = query.where or {}
         conditions(where)
         within = query.to or reachable[0]
@@ -171,12 +171,6 @@ class IndexCollection:
         if name is not None and name not in self._shelf.modalities:
             x, y = self._shelf.modalities
             raise InputError(f"The collection has {x} and {y}, no {short(name, 40)!r}.")
-
-    def _check_words(self, text: str) -> None:
-        if not any(map(str.isalnum, text)):
-            raise InputError("There are no words to search by.")
-        if not self._knows(text):
-            raise InputError("None of these words is known to the model; try others.")
 
     def _reachable(self, modality: str) -> list[str]:
         """Where a query of a modality can search, the other one first."""

@@ -14,7 +14,7 @@ from ccal.errors import InputError
 __all__ = ["NEGLIGIBLE", "Canonical", "canonical"]
 
 NEGLIGIBLE = 1e-6
-"""Canonical correlations below this are rounding noise: no direction is meant by them."""
+"""Correlations below this share of the largest are rounding noise, and mean no direction."""
 
 
 class Canonical(NamedTuple):

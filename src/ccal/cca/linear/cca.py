@@ -177,7 +177,8 @@ class CCA(Estimator):
 
         Between 0 and 1; ties count against the counterpart.
         """
-        open_pair(X, Y)
+        if not open_pair(X, Y)[0].rows:
+            raise InputError("score needs pairs to search for, got 0 rows.")
         x, y = (torch.as_tensor(scores).cpu().double() for scores in self.transform(X, Y))
         return both_ways(x, y)
 

@@ -189,7 +189,7 @@ def _leading_triplets(T: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
     U = torch.linalg.eigh(working @ working.mT)[1].flip(1)[:, :k].to(T.dtype)
     V = T.mT @ U
     d = torch.linalg.vector_norm(V, dim=0)
-    kept = d > NEGLIGIBLE
+    kept = d > NEGLIGIBLE * d.max()
     kept[0] = True
-    U, V, d = U[:, kept], V[:, kept], d[kept].clamp(min=NEGLIGIBLE)
+    U, V, d = U[:, kept], V[:, kept], d[kept].clamp(min=torch.finfo(d.dtype).tiny)
     return U, d.clamp(max=1), V / d

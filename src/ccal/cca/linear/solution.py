@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import pad
 
 from ccal.cca.linear.canonical import NEGLIGIBLE, canonical
 from ccal.cca.linear.parameters import Settings
@@ -108,9 +109,12 @@ def solve(
     ridge = (settings.ridge[0] * unit[0], settings.ridge[1] * unit[1])
     A, B, correlations, ridge = canonical(cov, ridge, k)
     if settings.n_components is None:
-        k = max(1, int((correlations > NEGLIGIBLE).sum()))
+        k = max(1, int((correlations > NEGLIGIBLE * correlations[0]).sum()))
         A, B, correlations = A[:, :k], B[:, :k], correlations[:k]
-    A, B = fix_signs(_lift(A, span_x), _lift(B, span_y))
+    # The span of few distinct samples may have fewer directions than were asked for.
+    missing = (0, k - len(correlations))
+    A, B = (pad(_lift(part, span), missing) for part, span in zip((A, B), spans, strict=True))
+    A, B, correlations = *fix_signs(A, B), pad(correlations, missing)
     return Solution(
         correlations.numpy(),
         A.numpy(),

@@ -98,13 +98,17 @@ def open_view(data: Any, name: str, dim: int | None = None) -> View:
 
     Nothing is copied, so a memory-mapped array stays on disk. Lists and data frames are accepted.
     """
+    if data is None:
+        raise InputError(f"{name} is missing: got None, expected a matrix (samples, features).")
     if hasattr(data, "toarray"):
         raise InputError(f"{name} is a sparse matrix; pass {name}.toarray().")
     if isinstance(data, Tensor):
+        if data.layout != torch.strided:
+            raise InputError(f"{name} is a sparse tensor; pass {name}.to_dense().")
         data = data.detach()
         real = not data.is_complex()
     else:
-        data = np.asarray(data)
+        data = _array(data, name)
         real = data.dtype.kind in "fiub"
     shape = tuple(data.shape)
     if not real:
@@ -121,6 +125,17 @@ def open_view(data: Any, name: str, dim: int | None = None) -> View:
             f"{name} has {shape[1]} features, but CCA was fitted with {dim} (got shape {shape})."
         )
     return View(data, name)
+
+
+def _array(data: Any, name: str) -> NDArray[Any]:
+    """`data` as NumPy has it; the columns of a data frame may differ in kind."""
+    try:
+        array = np.asarray(data)
+        if array.dtype == object and hasattr(data, "to_numpy"):
+            array = data.to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be a matrix of real numbers: {error}.") from error
+    return array
 
 
 def open_pair(
