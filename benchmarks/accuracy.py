@@ -38,12 +38,18 @@ def batches() -> dict[str, tuple[Tensor, Tensor]]:
     copied_x[:, 20:], copied_y[:, 20:] = x[:, :12], y[:, :12]
     constant_x, constant_y = x.clone(), y.clone()
     constant_x[:, :4], constant_y[:, :4] = 1.0, 2.0
+    # Half of the axes have a variance of 1e-8, where the ridge is 1e-3.
+    half = D // 2
+    flat_x, flat_y = (
+        view[:, :half] @ view[:half] / half**0.5 + 1e-4 * noise() for view in (x, x + noise())
+    )
     return {
         "ordinary": (x, y),
         "identical views": (x, x.clone()),
         "repeated correlations": (basis[:, :D], tied),
         "copied columns": (copied_x, copied_y),
         "constant columns": (constant_x, constant_y),
+        "axes far below the ridge": (flat_x, flat_y),
         "ill-conditioned (1e8)": (x * torch.logspace(0, -4, D).double(), y),
         "scale 1000": (1000 * x, 1000 * y),
         "mean 1000": (1000 + x, 1000 + y),
