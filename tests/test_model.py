@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 from ccal.data import TfidfVectoriser
 from ccal.encoders import DenseTower
-from ccal.errors import InputError, NotFittedError
+from ccal.errors import CcalError, InputError, NotFittedError
 from ccal.model import DualEncoder, load
 from tests.reference import correlated_views
 
@@ -165,6 +166,55 @@ class TestErrors:
         else:
             config.write_text(json.dumps({**json.loads(config.read_text()), "format": 99}))
         with pytest.raises(InputError, match="model"):
+            load(tmp_path / "model")
+
+    @pytest.mark.parametrize("place", [-1, -200])
+    def test_a_changed_byte_of_the_weights_is_noticed(self, place: int, tmp_path: Path) -> None:
+        make().save(tmp_path / "model")
+        weights = next((tmp_path / "model").glob("weights-*"))
+        content = bytearray(weights.read_bytes())
+        content[place] ^= 1
+        weights.write_bytes(content)
+        with pytest.raises(InputError, match=r"is damaged: the content of weights-\w+\.safetens"):
+            load(tmp_path / "model")
+        weights.unlink()
+        with pytest.raises(InputError, match=r"is damaged: weights-\w+\.safetensors is missing"):
+            load(tmp_path / "model")
+
+    def test_a_missing_package_is_no_damage(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pytest.importorskip("simplemma")
+        tfidf = TfidfVectoriser(min_count=1).fit(TEXTS)
+        model = DualEncoder(
+            dim=4,
+            projection="none",
+            front_ends={"text": tfidf},
+            image=DenseTower(6, 4),
+            text=DenseTower(len(tfidf.vocabulary), 4),
+        )
+        model.save(tmp_path / "model")
+        monkeypatch.setitem(sys.modules, "simplemma", None)
+        with pytest.raises(CcalError, match=r"needs the package simplemma.*ccal\[text\]") as caught:
+            load(tmp_path / "model")
+        assert "damaged" not in str(caught.value)
+
+    @pytest.mark.parametrize("name", ["config.json", "weights-*"])
+    def test_a_file_that_may_not_be_read_is_no_damage(
+        self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The rights of files say nothing to root, so that the refusal is played."""
+        make().save(tmp_path / "model")
+        (locked,) = (tmp_path / "model").glob(name)
+        opened = Path.open
+
+        def refuse(path: Path, *arguments: Any, **options: Any) -> Any:
+            if path == locked:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            return opened(path, *arguments, **options)
+
+        monkeypatch.setattr(Path, "open", refuse)
+        with pytest.raises(PermissionError, match="Permission denied"):
             load(tmp_path / "model")
 
 

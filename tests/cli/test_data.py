@@ -1,4 +1,4 @@
-"""`ccal data`: tunes in ABC notation in, staff lines and sound out, and a picture of them."""
+"""`ccal data`: tunes in, staff lines and sound out, and a picture of them."""
 
 from __future__ import annotations
 
@@ -49,6 +49,32 @@ def test_settings_are_taken(built: Path, tmp_path: Path) -> None:
     assert ends[0] == pytest.approx(ends[1] * 120 / 90, abs=1)
 
 
+def test_tunes_are_dropped_only_with_replace(tmp_path: Path) -> None:
+    first, second = tmp_path / "first.abc", tmp_path / "second.abc"
+    first.write_text(ABC[: ABC.index("X:3")])
+    second.write_text(ABC[ABC.index("X:3") :])
+    where = ["-o", tmp_path / "store", "--processes", "1"]
+    assert invoke("data", "build", first, *where).code == 0
+    outcome = invoke("data", "build", second, *where)
+    assert outcome.code == 2
+    assert "holds 2 tunes that are not among the 1 given and would be dropped" in outcome.err
+    assert "--replace" in outcome.err
+    slow = invoke("data", "build", first, *where, "--tempo", "90")
+    assert slow.code == 2
+    assert "other settings (tempo 120.0, not 90.0)" in slow.err
+    assert len(SheetAudioStore(tmp_path / "store")) == 2
+    outcome = invoke("data", "build", second, *where, "--replace")
+    assert outcome.code == 0, outcome
+    assert [tune.name for tune in SheetAudioStore(tmp_path / "store").tunes] == ["Other Steps"]
+
+
+def test_help_names_all_that_is_taken() -> None:
+    text = " ".join(invoke("data", "build", "--help").out.split())
+    for word in (".abc", ".musicxml", ".mxl", "--replace"):
+        assert word in text
+    assert "MusicXML" in invoke("data", "--help").out
+
+
 def test_a_preview_is_drawn(built: Path, tmp_path: Path) -> None:
     for number, options in enumerate(([], ["--centred", "--tunes", "1", "--seed", "3"])):
         path = tmp_path / f"{number}.png"
@@ -64,7 +90,8 @@ def test_what_cannot_be_built_or_drawn(built: Path, tmp_path: Path) -> None:
         (["build", tmp_path / "none.abc", "-o", tmp_path / "store"], "neither a file nor a folder"),
         (["build", built / "tunes.abc", "-o", built / "tunes.abc"], "must be a folder"),
         (["build", built / "tunes.abc", "-o", tmp_path / "s", "--tempo", "2"], "tempo must be"),
-        (["preview", tmp_path, "-o", tmp_path / "p.png"], "has no finished store"),
+        (["build", built / "tunes.abc", "-o", built], "is not empty and no store: it holds"),
+        (["preview", tmp_path, "-o", tmp_path / "p.png"], "store; `ccal data build`"),
         (["preview", built / "store", "-o", tmp_path / "p.gif"], "ends in .png"),
         (["preview", built / "store", "-o", tmp_path / "no" / "p.png"], "there is no folder"),
     ):

@@ -96,6 +96,18 @@ def test_the_default_is_kept_in_the_users_cache(
     assert len(SheetAudioStore(tmp_path / "ccal" / "tunes")) == 2
 
 
+def test_tunes_that_have_changed_are_embedded_again(place: Path, tmp_path: Path) -> None:
+    text = "".join(random_abc(number) for number in (1, 2))
+    known = ["--library", tmp_path / "dances", "--model", place / "model", "--json"]
+    for written, names in ((random_abc(1), {"Dance 1"}), (text, {"Dance 1", "Dance 2"})):
+        (tmp_path / "dances.abc").write_text(written)
+        built = invoke("data", "build", tmp_path / "dances.abc", "-o", tmp_path / "dances")
+        assert built.code == 0, built
+        outcome = invoke("identify", place / "played.wav", *known)
+        assert outcome.code == 0, outcome
+        assert {match["name"] for match in json.loads(outcome.out)["matches"]} == names
+
+
 def test_without_a_model_the_pretrained_one_is_asked_for(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,6 +129,7 @@ def test_what_cannot_be_identified(place: Path, tmp_path: Path) -> None:
     Image.new("L", (300, 90), "white").save(tmp_path / "empty.png")
     for query, said in (
         (tmp_path / "none.wav", "there is no such file"),
+        (tmp_path, "is a folder; expected a file"),
         (tmp_path / "broken.wav", "cannot be read as audio"),
         (tmp_path / "silent.wav", "silent from its beginning"),
         (tmp_path / "empty.png", "no staff was found"),
@@ -128,7 +141,7 @@ def test_what_cannot_be_identified(place: Path, tmp_path: Path) -> None:
     known = ["--library", tmp_path, "--model", place / "model"]
     outcome = invoke("identify", place / "played.wav", *known)
     assert outcome.code == 2
-    assert "has no finished store" in outcome.err
+    assert "has no finished store; `ccal data build`" in outcome.err
 
 
 def test_ctrl_c_while_embedding_leaves_nothing_half_done(place: Path, tmp_path: Path) -> None:

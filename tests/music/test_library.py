@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +11,15 @@ import torch
 
 import ccal
 from ccal import DualEncoder
-from ccal.data.music import SheetAudioStore, parse_abc, synthesise
+from ccal.data.music import SheetAudioStore, build_store, parse_abc, split_tunes, synthesise
 from ccal.encoders import DenseTower
 from ccal.errors import InputError
 from ccal.music import TuneLibrary
 from ccal.music.default import library_of
+from ccal.music.errors import OtherTunesError
 from ccal.music.places import places_of
 from ccal.retrieval import DamagedIndexError, OtherModelError
-from tests.music.conftest import small_model
+from tests.music.conftest import random_abc, small_model
 
 soundfile = pytest.importorskip("soundfile")
 Image = pytest.importorskip("PIL.Image")
@@ -166,7 +168,7 @@ def test_another_model_or_other_tunes_are_refused(
     with pytest.raises(InputError, match="which is gone"):
         TuneLibrary.open(saved, model)
     (saved / "library.json").write_text(json.dumps(manifest | {"store": "0" * 64}))
-    with pytest.raises(InputError, match="made of other tunes"):
+    with pytest.raises(OtherTunesError, match="made of other tunes"):
         TuneLibrary.open(saved, model, store=store)
     tower = DenseTower(3, 2)
     wrong = DualEncoder(dim=2, projection="none", image=tower, text=DenseTower(3, 2))
@@ -235,6 +237,21 @@ def test_the_library_of_a_store_is_built_once_and_again_when_damaged(
     library_of(store, model, progress=lambda *call: calls.append(call))
     assert calls
     TuneLibrary.open(first.folder, model).verify()
+
+
+def test_the_library_of_a_store_that_has_changed_is_built_again(
+    store: SheetAudioStore, model: DualEncoder, tmp_path: Path
+) -> None:
+    written = split_tunes("".join(map(random_abc, range(1, 4))), "random.abc")
+    copy = Path(shutil.copytree(store.folder, tmp_path / "store"))
+    before = library_of(build_store(written[:2], copy), model)
+    after = library_of(build_store(written[1:], copy), model)
+    assert after.folder == before.folder
+    assert after.names == ["Dance 2", "Dance 3"]
+    after.verify()
+    samples = sound(after.store, 1)[4 * RATE : 12 * RATE]
+    assert after.identify((samples, RATE), k=1)[0].name == "Dance 3"
+    assert len(list(after.folder.glob("sheet-*.npy"))) == 1
 
 
 def test_k_and_stores_without_notation(

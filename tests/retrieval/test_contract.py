@@ -202,7 +202,7 @@ def test_one_writer_at_a_time(place: Place, model: DualEncoder) -> None:
 
 def test_nothing_is_done_by_halves(index: Index) -> None:
     before = index.ids()
-    with pytest.raises(InputError, match="'image-2' already"):
+    with pytest.raises(InputError, match=r"'image-2' already.* another id.*`ccal index --rebuild`"):
         index.add("image", rows(2), ids=["new", "image-2"])
     with pytest.raises(InputError, match="no item 'absent'"):
         index.remove(["image-1", "absent"])

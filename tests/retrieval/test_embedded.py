@@ -110,7 +110,7 @@ def test_a_damaged_truth_is_refused(location: Path, model: DualEncoder) -> None:
 
 
 def test_places_that_are_no_index(tmp_path: Path, model: DualEncoder) -> None:
-    with pytest.raises(InputError, match="no such folder"):
+    with pytest.raises(InputError, match=r"no such folder\. Make one with `ccal index`"):
         Index.open(tmp_path / "none")
     with pytest.raises(InputError, match=r"no truth\.sqlite"):
         Index.open(tmp_path)

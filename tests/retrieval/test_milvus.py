@@ -146,7 +146,7 @@ def test_a_build_that_fails_leaves_nothing(location: str, model: DualEncoder) ->
         Index.build(location, model, broken, modality="image")
     assert collections(location) == before
     assert not exists(location)
-    with pytest.raises(InputError, match="is no index: there is no collection"):
+    with pytest.raises(InputError, match=r"is no index: there is no collection .*`ccal index`"):
         Index.open(location)
 
 

@@ -55,7 +55,7 @@ def test_the_command_line(location: str, model: DualEncoder, tmp_path: Path) -> 
 
 
 def test_places_that_are_no_index(location: str, model: DualEncoder) -> None:
-    with pytest.raises(InputError, match="is no index: there is no table"):
+    with pytest.raises(InputError, match=r"is no index: there is no table .*`ccal index`"):
         Index.open(location)
     with pytest.raises(InputError, match="is no name for an index"):
         Index.open("postgresql://here/db?table=a;drop")

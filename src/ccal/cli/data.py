@@ -21,7 +21,7 @@ NAME = "data"
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="Render tunes in ABC notation as sheet music and sound, and look at them.",
+    help="Render tunes, in ABC or MusicXML, as sheet music and sound, and look at them.",
 )
 
 
@@ -31,8 +31,9 @@ def build(
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="An .abc file, a folder of them, or `ryan` or `oneill`: collections from 1883 and "
-            "1903 that are installed with `ccal[music]`.",
+            help="A file of ABC (.abc) or MusicXML (.musicxml, .mxl, .xml), a folder of them, or "
+            "`ryan` or `oneill`: collections from 1883 and 1903 that are installed with "
+            "`ccal[music]`.",
         ),
     ],
     out: Annotated[
@@ -47,17 +48,27 @@ def build(
     processes: Annotated[
         int | None, typer.Option(min=1, show_default="one a core", help="Tunes at a time.")
     ] = None,
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace",
+            help="Drop the tunes of STORE that are not in SOURCE, or were rendered otherwise.",
+        ),
+    ] = False,
 ) -> None:
     """Engrave and play tunes, and keep staff lines, spectrograms and note onsets in a folder.
 
     A tune that cannot be rendered is named and left out. What is broken off goes on when the same
-    command is given again, and what is there already is not rendered again.
+    command is given again, and what is there already is not rendered again. A STORE is of one
+    SOURCE: tunes that it has from another are dropped only with `--replace`.
 
     Examples:
 
     `ccal data build tunes.abc -o tunes`
 
     `ccal data build ryan -o ryan`
+
+    `ccal data build scores/ -o tunes --replace`
     """
     from ccal.data.music import MusicSettings, build_store
 
@@ -68,6 +79,7 @@ def build(
         out,
         settings,
         processes=processes or os.cpu_count() or 1,
+        replace=replace,
         progress=progress_line("rendering tunes"),
     )
     for title, reason in store.skipped:

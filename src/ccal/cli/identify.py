@@ -72,6 +72,8 @@ def command(
 
     `ccal identify staff.png --library tunes --out found`
     """
+    if query.is_dir():
+        raise InputError(f"{query} is a folder; expected a file, one recording or picture.")
     if not query.is_file():
         raise InputError(f"{query}: there is no such file.")
     if out is not None and out.exists() and not out.is_dir():

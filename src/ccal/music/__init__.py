@@ -13,6 +13,7 @@ drawing     a staff as a picture, with a place marked
 playing     a tune as a WAV file
 default     the library that comes with the package
 files       a library on disk
+errors      OtherTunesError
 """
 
 from ccal.music.library import TuneLibrary

@@ -11,6 +11,7 @@ from ccal.data.images import user_cache
 from ccal.data.music import SheetAudioStore, Tune, build_store, collection
 from ccal.data.music.sources import COLLECTIONS
 from ccal.model import DualEncoder
+from ccal.music.errors import OtherTunesError
 from ccal.music.files import MANIFEST
 from ccal.music.library import TuneLibrary
 from ccal.retrieval.errors import DamagedIndexError
@@ -26,15 +27,16 @@ def library_of(
 ) -> TuneLibrary:
     """The library of a store and a model, kept inside the store's folder; built when it is not.
 
+    One that is damaged, or of the tunes that the store had before, is built again.
     `progress` is called with the number of snippets done and their total.
     """
     folder = store.folder / f"library-{fingerprint(model)[:12]}"
     if (folder / MANIFEST).is_file():
         try:
             library = TuneLibrary.open(folder, model, store=store)
-        except DamagedIndexError:
+        except (DamagedIndexError, OtherTunesError):
             # All of it can be had again.
-            (folder / MANIFEST).unlink()
+            (folder / MANIFEST).unlink(missing_ok=True)
         else:
             return library
     return TuneLibrary.build(folder, model, store, progress=progress)

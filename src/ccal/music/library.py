@@ -18,6 +18,7 @@ from ccal.errors import InputError
 from ccal.model import DualEncoder
 from ccal.music import files
 from ccal.music.drawing import staff_picture
+from ccal.music.errors import OtherTunesError
 from ccal.music.finding import Axis, Way, find, staff_axis, time_axis
 from ccal.music.matches import Snippet, TuneMatch
 from ccal.music.pictures import Picture, read_staff, spots
@@ -122,7 +123,7 @@ class TuneLibrary:
                 )
             store = SheetAudioStore(place)
         if store.manifest["hash"] != about["store"]:
-            raise InputError(
+            raise OtherTunesError(
                 f"the library {str(where)!r} was made of other tunes than are now in "
                 f"{str(store.folder)!r}; build it again."
             )

@@ -136,7 +136,8 @@ def _grey(picture: Picture) -> NDArray[np.float32]:
 
 def _from_file(path: Path, image: Any) -> Any:
     if not path.is_file():
-        raise InputError(f"{str(path)!r}: there is no such file.")
+        problem = "is a folder" if path.is_dir() else "there is no such file"
+        raise InputError(f"{str(path)!r}: {problem}; expected a picture.")
     try:
         with image.open(path) as opened:
             # What is transparent shows paper.

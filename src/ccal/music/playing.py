@@ -20,7 +20,8 @@ def wav(store: SheetAudioStore, tune: int, seconds: tuple[float, float] | None =
     if abc is None:
         raise InputError(
             f"the store {str(store.folder)!r} does not know how its tunes are written, as it was "
-            "built by an earlier version; build_store with the same tunes adds that."
+            "built by an earlier version; `ccal data build` (in Python, build_store) with the same "
+            "tunes adds that."
         )
     settings = store.settings
     sound = synthesise(

@@ -8,7 +8,7 @@ from typing import TypeVar
 from ccal.errors import InputError
 from ccal.retrieval.errors import IndexInUseError
 
-__all__ = ["id_taken", "in_order", "in_use", "is_an_index"]
+__all__ = ["id_taken", "in_order", "in_use", "is_an_index", "no_index"]
 
 T = TypeVar("T")
 
@@ -28,8 +28,21 @@ def in_order(ids: Sequence[str], found: Mapping[str, T]) -> list[T]:
 def id_taken(id: str) -> InputError:
     """For an item whose id exists."""
     return InputError(
-        f"The index has an item {id!r} already; nothing was added. Change it with update, or "
-        "choose another id."
+        f"The index has an item {id!r} already; nothing was added. Give the new item another id, "
+        "change the old one with Index.update, or put an INPUT in place of all that the index "
+        "holds with `ccal index --rebuild`."
+    )
+
+
+def no_index(location: object, problem: str) -> InputError:
+    """For a place where an index should be.
+
+    >>> no_index("birds", "there is no such folder")
+    InputError('birds is no index: there is no such folder. Make one with `ccal index` (in Python, \
+Index.build).')
+    """
+    return InputError(
+        f"{location} is no index: {problem}. Make one with `ccal index` (in Python, Index.build)."
     )
 
 

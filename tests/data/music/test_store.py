@@ -159,6 +159,61 @@ def test_a_finished_store_is_opened_and_a_broken_off_one_goes_on(
     assert started == [more[1].abc]
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_tunes_are_dropped_only_if_that_is_wanted(copied: Path) -> None:
+    first, second, third = tunes()
+    before = contents(copied)
+    with pytest.raises(InputError, match=r"holds 2 tunes that .* 'Up and Down'.*--replace"):
+        build_store([third], copied, replace=False)
+    slow = MusicSettings(tempo=90.0)
+    with pytest.raises(InputError, match=r"tempo 120\.0, not 90\.0.* its 3 tunes .*--replace"):
+        build_store(tunes(), copied, slow, replace=False)
+    with pytest.raises(InputError, match="its 3 tunes would be dropped, and holds 1 tune that"):
+        build_store([first, second], copied, slow, replace=False)
+    manifest = json.loads((copied / "manifest.json").read_text())
+    (copied / "manifest.json").write_text(json.dumps(manifest | {"settings_hash": "0"}))
+    with pytest.raises(InputError, match="other versions of its packages"):
+        build_store([first, second], copied, replace=False)
+    (copied / "manifest.json").write_bytes(before["manifest.json"])
+    assert contents(copied) == before
+    (copied / "mine.npy").write_text("of the user")
+    store = build_store([third], copied, replace=True)
+    assert [tune.name for tune in store.tunes] == [third.name]
+    assert (copied / "mine.npy").exists()
+
+
+def test_what_loses_no_tune_needs_no_leave(copied: Path) -> None:
+    first, second, third = tunes()
+    corrected = Tune(first.abc.replace("d5 A", "d4 AA"), first.name, first.source)
+    moved = Tune(second.abc, second.name, "elsewhere.abc, X:2")
+    new = Tune("X:1\nL:1/4\nK:C\nCDCD|", "New", "new.abc, X:1")
+    store = build_store([corrected, moved, third, new], copied, replace=False)
+    assert [tune.abc for tune in store.tunes] == [t.abc for t in (corrected, moved, third, new)]
+
+
+@pytest.mark.parametrize("name", ["thesis.tex", "weights.npy", "parts/flute.xml"])
+def test_a_folder_of_something_else_is_kept(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("years of work")
+    with pytest.raises(InputError, match="is not empty and no store: it holds"):
+        build_store(tunes(), tmp_path, replace=True)
+    assert contents(tmp_path) == {name: b"years of work"}
+
+
+def test_a_store_without_its_manifest_is_built_again(copied: Path) -> None:
+    (copied / "manifest.json").unlink()
+    (copied / "library").mkdir()
+    (copied / "parts").mkdir()
+    assert len(build_store(tunes()[2:], copied, replace=False)) == 1
+
+
 def test_a_process_that_dies_or_hangs_costs_one_tune(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,7 +270,7 @@ def test_what_cannot_be_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         build_store([], tmp_path)
     with pytest.raises(InputError, match="processes must be 1 or more"):
         build_store(tunes(), tmp_path, processes=0)
-    with pytest.raises(InputError, match="has no finished store"):
+    with pytest.raises(InputError, match="has no finished store; `ccal data build`"):
         SheetAudioStore(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="must be a folder"):

@@ -1,4 +1,4 @@
-"""Sheet music and its sound as pairs, from tunes in ABC notation.
+"""Sheet music and its sound as pairs, from tunes in ABC or MusicXML.
 
 sources      tunes from files, folders and two old collections
 abc          ABC texts: tunes, keys, default lengths
@@ -16,6 +16,7 @@ audio        recordings from files
 rendering    both modalities of one tune
 worker       a process that renders tunes
 building     many tunes into a store, in parallel and resumable
+refusals     folders that a store must not be built in
 store        memory-mapped staff lines, spectrograms and onsets
 mapped       arrays in files, and manifests that describe them
 duplicates   tunes with the same melody

@@ -20,7 +20,8 @@ def read_audio(path: str | PathLike[str]) -> tuple[NDArray[np.float32], int]:
     """Samples (n, channels) within -1 and 1, and their rate, of a WAV, FLAC, Ogg or MP3 file."""
     name = fspath(path)
     if not Path(name).is_file():
-        raise InputError(f"{name!r}: there is no such file.")
+        problem = "is a folder" if Path(name).is_dir() else "there is no such file"
+        raise InputError(f"{name!r}: {problem}; expected a recording.")
     module = require("soundfile", extra="music", purpose="Reading audio files")
     try:
         samples, rate = module.read(name, dtype="float32", always_2d=True)

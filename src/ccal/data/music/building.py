@@ -19,15 +19,14 @@ import numpy as np
 from ccal.data.music.abc import Tune
 from ccal.data.music.duplicates import melody_groups
 from ccal.data.music.mapped import describe
+from ccal.data.music.refusals import refuse_loss, refuse_other_things
 from ccal.data.music.rendering import MusicSettings, RenderedTune
-from ccal.data.music.store import ARRAYS, FORMAT, MANIFEST, SheetAudioStore
+from ccal.data.music.store import ARRAYS, FORMAT, MANIFEST, PARTS, SheetAudioStore
 from ccal.data.music.worker import Worker, read_part, wait_for, write_part
 from ccal.errors import CcalError, InputError
 from ccal.files import write_atomically
 
 __all__ = ["build_store"]
-
-_PARTS = "parts"
 
 
 @dataclass
@@ -44,14 +43,17 @@ def build_store(
     settings: MusicSettings | None = None,
     *,
     processes: int = 2,
+    replace: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> SheetAudioStore:
     """Render tunes into a folder, or open what is already there.
 
     Each tune is kept by its content and the settings: broken-off work goes on where it was, and a
     store of other tunes in the same folder is replaced, but what both have in common is not
-    rendered again. A tune that cannot be rendered is left out, and `store.skipped` says why.
-    `progress` is called with the number of tunes done and their total.
+    rendered again. With `replace=False`, a store that would lose tunes, or was rendered with other
+    settings, is refused. A folder of anything else always is. A tune that cannot be rendered is
+    left out, and `store.skipped` says why. `progress` is called with the number of tunes done and
+    their total.
     """
     settings = settings or MusicSettings()
     if not tunes:
@@ -59,8 +61,7 @@ def build_store(
     if processes < 1:
         raise InputError(f"processes must be 1 or more, got {processes}.")
     where = Path(fspath(folder))
-    if where.exists() and not where.is_dir():
-        raise InputError(f"the store must be a folder, and {str(where)!r} is a file.")
+    refuse_other_things(where)
     look = settings.digest()
     keys = [_hash([look, tune.abc]) for tune in tunes]
     names = [(tune.name, tune.source) for tune in tunes]
@@ -75,7 +76,9 @@ def build_store(
         old = SheetAudioStore(where) if (where / MANIFEST).exists() else None
         if old is not None and old.manifest["hash"] == about["hash"]:
             return _with_texts(old, {key: tune.abc for key, tune in zip(keys, tunes, strict=True)})
-        parts = where / _PARTS
+        if old is not None and not replace:
+            refuse_loss(old, tunes, settings, look)
+        parts = where / PARTS
         parts.mkdir(exist_ok=True)
         if old is not None:
             _keep(old, set(keys), parts)
@@ -198,7 +201,7 @@ def _write(
 
     def parts() -> Iterator[RenderedTune]:
         for _, key in good:
-            yield _part(where / _PARTS / f"{key}.npz")
+            yield _part(where / PARTS / f"{key}.npz")
 
     for part in parts():
         sizes.append({name: len(getattr(part, name)) for name in ARRAYS})
@@ -217,11 +220,12 @@ def _write(
     manifest = {"format": FORMAT, **about, "seconds": outcome.seconds, "files": files}
     manifest |= {"skipped": skipped, "tunes": entries}
     _write_manifest(where, manifest)
-    shutil.rmtree(where / _PARTS)
-    for path in where.glob("*.npy"):
-        if path.name not in {entry["name"] for entry in files.values()}:
-            with suppress(OSError):
-                path.unlink()
+    shutil.rmtree(where / PARTS)
+    for name in ARRAYS:
+        for path in where.glob(f"{name}-*.npy"):
+            if path.name != files[name]["name"]:
+                with suppress(OSError):
+                    path.unlink()
 
 
 def _part(path: Path) -> RenderedTune:

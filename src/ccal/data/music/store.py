@@ -23,9 +23,10 @@ from ccal.data.music.rendering import ONSET, RenderedTune
 from ccal.data.music.spectrogram import BINS
 from ccal.errors import InputError
 
-__all__ = ["ARRAYS", "FORMAT", "MANIFEST", "SheetAudioStore", "StoredTune"]
+__all__ = ["ARRAYS", "FORMAT", "MANIFEST", "PARTS", "SheetAudioStore", "StoredTune"]
 
-MANIFEST, FORMAT = "manifest.json", 1
+# PARTS is the folder of what is rendered, until the store is whole.
+MANIFEST, PARTS, FORMAT = "manifest.json", "parts", 1
 ARRAYS: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {
     "sheet": (np.dtype(np.uint8), (ROWS,)),
     "audio": (np.dtype(np.float16), (BINS,)),
@@ -104,8 +105,8 @@ class SheetAudioStore:
         path = self.folder / MANIFEST
         if not path.is_file():
             raise InputError(
-                f"{str(self.folder)!r} has no finished store; build_store makes one, or goes on "
-                "with one that was begun."
+                f"{str(self.folder)!r} has no finished store; `ccal data build` (in Python, "
+                "build_store) makes one, or goes on with one that was begun."
             )
         with self._named():
             return read_manifest(path, FORMAT, ("settings", "skipped", "tunes", "files", "hash"))

@@ -24,7 +24,7 @@ from ccal.retrieval.errors import DamagedIndexError
 from ccal.retrieval.filters import Condition
 from ccal.retrieval.home import Batches, Vectors
 from ccal.retrieval.items import Binding, Change, Item
-from ccal.retrieval.refusals import is_an_index
+from ccal.retrieval.refusals import is_an_index, no_index
 
 __all__ = ["EmbeddedHome"]
 
@@ -56,7 +56,7 @@ class EmbeddedHome(Bound):
             problem = (
                 "there is no such folder" if not folder.exists() else f"no {places.TRUTH} in it"
             )
-            raise InputError(f"{folder} is no index: {problem}. Make one with Index.build.")
+            raise no_index(folder, problem)
         home = cls(folder)
         with home._closing_on_error():
             if not home._truth.is_complete():

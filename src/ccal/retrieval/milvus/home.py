@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from ccal.errors import CcalError, InputError
+from ccal.errors import CcalError
 from ccal.retrieval.bound import Bound
 from ccal.retrieval.filters import Condition
 from ccal.retrieval.home import Batches, Vectors
@@ -20,7 +20,7 @@ from ccal.retrieval.milvus.search import Search
 from ccal.retrieval.milvus.server import GoneError, Server
 from ccal.retrieval.milvus.state import State
 from ccal.retrieval.milvus.writer import Writer
-from ccal.retrieval.refusals import in_order
+from ccal.retrieval.refusals import in_order, no_index
 
 __all__ = ["MilvusHome"]
 
@@ -60,10 +60,8 @@ class MilvusHome(Bound):
         with home._closing_on_error():
             state = home._server.state()
             if state is None:
-                raise InputError(
-                    f"{home.location} is no index: there is no collection "
-                    f"{home._server.address.name}. Make one with Index.build."
-                )
+                problem = f"there is no collection {home._server.address.name}"
+                raise no_index(home.location, problem)
             home._bind(state.bound)
         return home
 

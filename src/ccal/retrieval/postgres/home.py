@@ -10,14 +10,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from ccal.errors import CcalError, InputError
+from ccal.errors import CcalError
 from ccal.retrieval.bound import Bound
 from ccal.retrieval.filters import Condition, postgres_condition
 from ccal.retrieval.hits import best, scored
 from ccal.retrieval.home import Batches, Vectors
 from ccal.retrieval.items import Binding, Change, Hit, Item
 from ccal.retrieval.postgres.database import Database
-from ccal.retrieval.refusals import id_taken, in_order, is_an_index
+from ccal.retrieval.refusals import id_taken, in_order, is_an_index, no_index
 
 __all__ = ["PostgresHome"]
 
@@ -51,10 +51,7 @@ class PostgresHome(Bound):
         home = cls(location)
         with home._closing_on_error():
             if not home._db.exists():
-                raise InputError(
-                    f"{home.location} is no index: there is no table {home._table}_about. Make one "
-                    "with Index.build."
-                )
+                raise no_index(home.location, f"there is no table {home._table}_about")
             home._db.register()
             with home._reading():
                 return home
