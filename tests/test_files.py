@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ccal.files import write_atomically
+from ccal.errors import CcalError
+from ccal.files import alone_in, new_file, write_atomically
 
 
 def test_rights_are_those_of_any_new_file(tmp_path: Path) -> None:
@@ -22,3 +23,28 @@ def test_nothing_is_left_when_writing_fails(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         write_atomically(tmp_path / "file", "text")  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_names_the_file_and_not_its_temporary_one(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    with pytest.raises(NotADirectoryError) as caught:
+        write_atomically(tmp_path / "a" / "b", b"")
+    assert caught.value.filename == str(tmp_path / "a" / "b")
+    with pytest.raises(OSError, match="full") as full, new_file(tmp_path / "c"):
+        raise OSError(28, "full")
+    assert full.value.filename == str(tmp_path / "c")
+    with pytest.raises(FileNotFoundError) as other, new_file(tmp_path / "c"):
+        (tmp_path / "other").read_bytes()
+    assert other.value.filename == str(tmp_path / "other")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    folder = tmp_path / "new"
+    for _ in range(2):  # the first leaves its file, but no lock
+        with (
+            alone_in(folder),
+            pytest.raises(CcalError, match="another process is at work in"),
+            alone_in(folder),
+        ):
+            pass

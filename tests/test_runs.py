@@ -21,7 +21,7 @@ FOUND = {
     "data_sha256": "a",
     "split_sha256": "b",
 }
-SOURCE = Source(x="image=a b.npy", y='say "hi"=c.npy', folder="/some/where")
+SOURCE = Source(x="image=a b.npy", y='text=say "hi".npy', folder="/some/where")
 SETTINGS = Settings(method="ccal", hidden_y=(32, 16), ridge=1e-5, dim=8)
 
 
@@ -52,9 +52,27 @@ def test_finished_is_said_last(run: Run) -> None:
 
 def test_nothing_is_overwritten(run: Run) -> None:
     before = (run.path / "config.toml").read_bytes()
+    (run.path / "metrics.jsonl").touch()
     with pytest.raises(InputError, match="is not empty; continue it with --resume"):
         Run.create(run.path, Settings(), SOURCE, FOUND)
     assert (run.path / "config.toml").read_bytes() == before
+
+
+def test_a_run_that_never_began_is_no_hindrance(run: Run) -> None:
+    again = Run.create(run.path, Settings(min_count=1), SOURCE, FOUND)
+    assert Run.open(again.path, finished=False).settings.min_count == 1
+
+
+def test_a_config_that_a_person_wrote_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("[train]\ndim = 8\n")
+    with pytest.raises(InputError, match="is not empty; name another folder"):
+        Run.create(tmp_path, SETTINGS, SOURCE, FOUND)
+
+
+def test_paths_in_commands_are_quoted(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "my run", SETTINGS, SOURCE, FOUND)
+    with pytest.raises(InputError, match=r"--resume -o '.*my run'$"):
+        Run.open(run.path)
 
 
 def test_what_a_killed_process_left_is_no_hindrance(tmp_path: Path) -> None:

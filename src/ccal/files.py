@@ -6,28 +6,77 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from ccal.errors import InputError
+from ccal.errors import CcalError, InputError
 
-__all__ = ["write_atomically", "write_described"]
+__all__ = ["alone_in", "new_file", "write_atomically", "write_described"]
 
 
 def write_atomically(path: Path, *parts: bytes | memoryview) -> None:
     """Write parts to a file that appears under its name only when it is complete and on disk."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    with new_file(path) as file:
+        file.writelines(parts)
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to, which appears under its name at the end, complete and on disk.
+
+    If anything fails meanwhile, nothing is left of it.
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with new_file(Path(folder, "out.bin")) as file:
+    ...         _ = file.write(b"abc")
+    ...     Path(folder, "out.bin").read_bytes()
+    b'abc'
+    """
+    prefix = f".{path.name}."
     try:
-        os.fchmod(handle, 0o666 & ~_umask())
-        with os.fdopen(handle, "wb") as file:
-            file.writelines(parts)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=prefix)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                os.fchmod(handle, 0o666 & ~_umask())
+                yield file
+                file.flush()
+                os.fsync(handle)
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        # The temporary file's name says nothing to a person, and a full disk names none at all.
+        hidden = error.filename is None or Path(str(error.filename)).name.startswith(prefix)
+        if error.errno is not None and hidden:
+            error.filename, error.filename2 = str(path), None
         raise
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Keep other processes out of a folder, which is made if need be; its file `.lock` stays.
+
+    The lock is free again when this process ends, even by kill -9.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        import fcntl
+    except ImportError:  # not on Windows, where nothing keeps two processes apart
+        yield
+        return
+    with (folder / ".lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise CcalError(
+                f"another process is at work in {folder}; wait for its end, or name another folder."
+            ) from error
+        except OSError:  # a file system without locks is better than none
+            pass
+        yield
 
 
 def write_described(

@@ -1,11 +1,12 @@
 """The folder of a training run, which a person can read.
 
-config.toml      every setting, where the pairs came from, their sizes and fingerprints
+config.toml      the settings, where the pairs came from, their sizes and fingerprints
 metrics.jsonl    one line an epoch
 model/           the model, for `ccal.load`
 evaluation.json  measures on the held-out pairs; written last, so it also says "finished"
 report.html      the same with plots, for a browser
 plots/           the plots as files
+.lock            keeps a second process out while one trains
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -66,7 +68,10 @@ class Run:
         source: Source,
         found: Mapping[str, Any],
     ) -> Self:
-        """Begin a run in a new or empty folder by writing its config.toml."""
+        """Begin a run in a new or empty folder by writing its config.toml.
+
+        The config.toml of a run that never came to its first epoch is replaced.
+        """
         import torch
 
         import ccal
@@ -81,9 +86,8 @@ class Run:
         }
         run = cls(folder, settings, source, dict(found), about)
         tables = (about, settings.as_dict(), source.as_dict(), found)
-        comment = (
-            f"Written by ccal. To repeat this run: ccal train --config {folder.name}/config.toml"
-        )
+        again = f"ccal train --config {shlex.quote(f'{folder.name}/config.toml')}"
+        comment = f"Written by ccal. To repeat this run: {again}"
         text = to_toml(dict(zip(_TABLES, tables, strict=True)), comment)
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -121,7 +125,7 @@ class Run:
         if finished and not run.finished:
             raise InputError(
                 f"The training of {folder} has not finished; continue it with: "
-                f"ccal train --resume -o {folder}"
+                f"ccal train --resume -o {shlex.quote(str(folder))}"
             )
         return run
 
@@ -191,11 +195,30 @@ def check_free(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise InputError(f"{folder} is a file; name another folder with --out.")
-    # What a process that was killed in `Run.create` may have left is nothing.
-    if any(not entry.name.startswith(".config.toml.") for entry in folder.iterdir()):
-        ours = (folder / "config.toml").is_file()
+    # What a process that was killed in `Run.create` may have left is nothing, nor is a lock.
+    names = {entry.name for entry in folder.iterdir()}
+    there = {name for name in names if name != ".lock" and not name.startswith(".config.toml.")}
+    ours = _is_of_a_run(folder / "config.toml")
+    if there and not (ours and there == {"config.toml"}):
         hint = "continue it with --resume, or name" if ours else "name"
         raise InputError(f"{folder} is not empty; {hint} another folder with --out.")
+
+
+def only_planned(folder: Path) -> bool:
+    """Whether a folder holds a run's config.toml and nothing else, as if its data were refused."""
+    try:
+        check_free(folder)
+    except InputError:
+        return False
+    return (folder / "config.toml").is_file()
+
+
+def _is_of_a_run(config: Path) -> bool:
+    """Whether a config.toml was written by `Run.create`, and not by a person."""
+    try:
+        return config.is_file() and all(name in read_toml(config) for name in _TABLES)
+    except InputError:
+        return False
 
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -116,3 +116,41 @@ def test_a_reader_that_goes_away_is_no_error(arguments: list[str], trained: Path
     process.stdout.close()  # before anything was written
     assert process.stderr.read() == ""
     assert process.wait(timeout=60) in (1, 141)
+
+
+def test_what_the_system_refuses_is_one_line(trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    inside = tmp_path / "file" / "out"
+    outcome = invoke("evaluate", trained / "run", "--bootstrap", 0, "--trec", tmp_path / "file")
+    assert (outcome.code, outcome.err) == (2, f"error: {tmp_path / 'file'}: File exists\n")
+    arrays = ["--x", trained / "image.npy", "--y", trained / "text.npy", "--methods", "linear"]
+    outcome = invoke("compare", *arrays, "--seeds", 0, "-o", inside, "-q")
+    assert outcome.code == 2
+    assert f"error: {inside / 'linear-0'}: Not a directory\n" in outcome.err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_below_stdout_is_one_line(trained: Path) -> None:
+    command = [sys.executable, "-m", "ccal", "info", str(trained / "run")]
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment()
+        )
+    assert (result.returncode, result.stderr) == (2, "error: No space left on device\n")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-"])
+def test_closed_streams_are_no_error(closed: str, trained: Path) -> None:
+    command = f"'{sys.executable}' -m ccal info '{trained / 'run'}' {closed}"
+    result = subprocess.run(
+        command, shell=True, capture_output=True, text=True, env=environment(), check=True
+    )
+    assert result.stderr == ""
+
+
+def test_without_typer_it_says_what_to_install(tmp_path: Path) -> None:
+    code = "import sys; sys.modules['typer'] = None; from ccal.cli import main; main()"
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment())
+    assert result.returncode == 2
+    assert result.stderr == "error: The commands need typer: pip install 'ccal[cli]'\n"

@@ -106,6 +106,18 @@ def test_other_settings_in_the_same_folder_are_refused(files: Path) -> None:
     assert "The split of the data has changed" in outcome.err
 
 
+def test_a_refused_comparison_can_be_corrected(files: Path) -> None:
+    Path("rare.csv").write_text("\n".join(["words", *(f"word{i}" for i in range(240))]) + "\n")
+    command = ["rare.csv", "--x", "image=image.npy", "--y", "text=words", *SMALL[4:]]
+    for name, more in (("train", []), ("compare", ["--methods", "linear", "--seeds", "0"])):
+        options = [name, *command, *more, "--no-report", "-o", name]
+        refused = invoke(*options)
+        assert refused.code == 2
+        assert "lower min_count. Here: --set min_count=1" in refused.err
+        outcome = invoke(*options, "--set", "min_count=1")
+        assert outcome.code == 0, outcome
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

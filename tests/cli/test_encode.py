@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -73,6 +74,39 @@ def test_blank_lines_stay_and_are_said(texts: Path, tmp_path: Path) -> None:
     assert len(np.load(tmp_path / "o.npy")) == 3
 
 
+def test_the_output_has_the_rights_of_any_new_file(trained: Path, tmp_path: Path) -> None:
+    old = os.umask(0o027)
+    try:
+        options = ["image", trained / "image.npy", "-o", tmp_path / "out.npy"]
+        assert invoke("encode", trained / "run", *options).code == 0
+    finally:
+        os.umask(old)
+    assert (tmp_path / "out.npy").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_full_disk_is_one_line(trained: Path, tmp_path: Path) -> None:
+    # A limit on the size of files stands for a disk that is full.
+    code = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000));"
+        "from ccal.cli import main; main()"
+    )
+    command = [sys.executable, "-c", code, "encode", str(trained / "run"), "image"]
+    command += [str(trained / "image.npy"), "-o", str(tmp_path / "out.npy")]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment())
+    assert result.returncode == 2, result.stderr
+    assert result.stderr == f"error: {tmp_path / 'out.npy'}: File too large\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_empty_texts_of_a_table_are_said(texts: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('words,n\nred bird,1\n"",2\n')
+    options = [tmp_path / "a.csv", "--column", "words", "-o", tmp_path / "o.npy"]
+    outcome = invoke("encode", texts / "run", "text", *options)
+    assert outcome.code == 0, outcome
+    assert "warning: 1 of 2 texts of words are empty." in outcome.err
+
+
 def test_nothing_is_overwritten_without_force(trained: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.npy"
     out.write_bytes(b"precious")
@@ -97,6 +131,11 @@ BAD = {
     "texts": (["text", "lines.txt"], "text has no front end"),
     "empty": (["text", "empty.txt"], "empty.txt: there are no lines."),
     "bytes": (["text", "bytes.txt"], "bytes.txt: not UTF-8 text"),
+    "table of bytes": (
+        ["text", "bytes.csv", "--column", "words"],
+        "bytes.csv, line 2: words is not UTF-8 text; save the file as UTF-8.",
+    ),
+    "range": (["image", "large.npy"], "large.npy: values beyond float32"),
     "out": (["image", "image.npy", "-o", "out.csv"], "expected a file that ends in .npy"),
     "folder": (["image", "image.npy", "-o", "no/out.npy"], "there is no folder no"),
 }
@@ -110,6 +149,8 @@ def test_bad_input(case: str, trained: Path, files: Path) -> None:
     Path("lines.txt").write_text("a dog\n")
     Path("empty.txt").touch()
     Path("bytes.txt").write_bytes(b"\xff\xfe\xfa\n")
+    Path("bytes.csv").write_bytes(b"words\ncaf\xe9\n")
+    np.save("large.npy", np.full((3, 20), 1e300))
     before = set(Path().iterdir())
     arguments, message = BAD[case]
     outcome = invoke("encode", trained / "run", "-o", "out.npy", *arguments)

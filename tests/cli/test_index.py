@@ -291,7 +291,7 @@ def test_tables_that_are_not_utf8_or_have_empty_texts(texts: Path, tmp_path: Pat
 def test_ctrl_c_after_items_were_added_says_so(
     texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(*_: object) -> None:
+    def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     (tmp_path / "a.txt").write_text("red bird\nblue dog\n")

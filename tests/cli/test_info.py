@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
+
+import pytest
 
 from ccal.cli.info import stages
 from tests.cli.conftest import invoke
@@ -52,3 +55,15 @@ def test_a_name_that_is_almost_right(trained: Path) -> None:
     outcome = invoke("info", trained / "rn")
     assert outcome.code == 2
     assert f"Did you mean {trained / 'run'}?" in outcome.err
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", None])
+def test_a_damaged_model_is_named(content: str | None, trained: Path, tmp_path: Path) -> None:
+    run = tmp_path / "my run"
+    shutil.copytree(trained / "run", run)
+    assert f"ccal encode '{run}' text" in invoke("info", run).out
+    config = run / "model" / "config.json"
+    config.unlink() if content is None else config.write_text(content)
+    outcome = invoke("info", run)
+    assert outcome.code == 2
+    assert f"error: The model in {str(run / 'model')!r} is damaged: " in outcome.err

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ccal.files import alone_in
 from ccal.runs import Run
 from tests.cli.conftest import Outcome, environment, invoke, make_files, start
 
@@ -82,6 +83,21 @@ def test_a_killed_run_resumes(files: Path, whole: Path) -> None:
     assert not Run.open("run", finished=False).finished
     assert invoke("train", "--resume", "-o", "run", "-q", "--no-report").code == 0
     assert_same_end(Path("run").absolute(), whole)
+
+
+def test_a_run_has_one_process_until_it_is_killed(files: Path) -> None:
+    process = start(*LONG, "-o", "run", cwd=files)
+    metrics, deadline = files / "run" / "metrics.jsonl", time.monotonic() + 60
+    while time.monotonic() < deadline and not metrics.is_file():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGSTOP)  # so that it cannot end meanwhile
+    resumed = invoke("train", "--resume", "-o", "run", "-q")
+    assert resumed.code == 2
+    assert "another process is at work in run;" in resumed.err
+    process.kill()
+    process.communicate(timeout=60)
+    with alone_in(files / "run"):
+        pass
 
 
 @pytest.mark.slow

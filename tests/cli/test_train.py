@@ -25,7 +25,8 @@ def test_the_run_folder_can_be_read(trained: Path) -> None:
     run = trained / "run"
     names = {path.name for path in run.iterdir()}
     assert names == {
-        *("config.toml", "metrics.jsonl", "model", "evaluation.json", "report.html", "plots")
+        *("config.toml", "metrics.jsonl", "model", "evaluation.json", "report.html", "plots"),
+        ".lock",
     }
     config = config_of(run)
     assert config["train"]["method"] == "refined"
@@ -140,6 +141,21 @@ BAD = {
     "no config": ([*ARRAYS, "--config", "no.toml"], "no.toml: no such file."),
     "not empty": ([*ARRAYS, "-o", "full"], "full is not empty; name another folder"),
     "is a file": ([*ARRAYS, "-o", "pairs.csv"], "pairs.csv is a file"),
+    "classes": (
+        ["pairs.csv", "--x", "image=image.npy", "--y", "text=caption", "--select", "classes"],
+        "--select classes needs the classes of the pairs: name the column of TABLE that has them "
+        "with --label COLUMN.",
+    ),
+    "name": (["--x", "my photo=image.npy", "--y", "text.npy"], "as in my_photo=image.npy."),
+    "name of a column": (
+        ["pairs.csv", "--x", "image=image.npy", "--y", "my text=caption"],
+        "as in my_text=caption.",
+    ),
+    "semicolons": (
+        ["semi.csv", "--x", "image=image.npy", "--y", "text=caption"],
+        "Is the file separated by ';'?",
+    ),
+    "range": (["--x", "large.npy", "--y", "text.npy"], "large.npy (large): values beyond float32"),
     "resume what": ([*ARRAYS, "--resume"], "--resume needs --out"),
     "resume nothing": (["--resume", "-o", "full"], "full is no run: config.toml is missing."),
 }
@@ -150,6 +166,10 @@ def test_bad_input_is_met_at_the_door(case: str, files: Path) -> None:
     np.save("short.npy", np.ones((9, 3), dtype=np.float32))
     Path("empty.csv").touch()
     Path("head.csv").write_text("a,b\n")
+    Path("semi.csv").write_text("id;caption\n1;red bird\n2;blue dog\n")
+    large = np.load("image.npy").astype(np.float64)
+    large[3] = 1e300
+    np.save("large.npy", large)
     Path("full").mkdir()
     Path("full/precious.txt").write_text("mine")
     arguments, message = BAD[case]
@@ -196,3 +216,11 @@ def test_data_of_a_config_file_lie_next_to_it(files: Path, monkeypatch: pytest.M
     outcome = invoke("train", "--config", "../my.toml", "--y", "text=mine.npy", "-o", "run", "-q")
     assert outcome.code == 0, outcome
     assert Run.open("run").source.read().facts() == Run.open("run").found
+
+
+def test_groups_that_share_nothing_are_refused_before_training(files: Path) -> None:
+    groups = ["--group", "photo", "--split-by", "group"]
+    outcome = invoke("train", *TABLE, *groups, "-o", "run", *SMALL)
+    assert outcome.code == 2
+    assert "must share their image or their caption" in outcome.err.replace("\n", " ")
+    assert not list(Path("run").glob("checkpoint-*"))

@@ -14,7 +14,8 @@ from ccal.cca import CCA
 from ccal.data import Pairs
 from ccal.errors import InputError
 from ccal.training import METHODS, PairFeatures, Settings, embed, evaluate, train
-from ccal.training.recipe import choose_hub_weight
+from ccal.training.recipe import _RESIDUAL, _candidates, choose_hub_weight
+from ccal.training.settings import BY_TOWER
 from ccal.training.starts import LinearStart, choose_start
 
 pytestmark = pytest.mark.filterwarnings("ignore::ccal.errors.SmallBatchWarning")
@@ -194,3 +195,13 @@ def test_an_item_with_several_counterparts_is_one_candidate() -> None:
     mixed = Pairs({"left": left, "right": right}, group=grouped.group)
     with pytest.raises(InputError, match="share"):
         evaluate(model, mixed)
+
+
+def test_the_residual_tower_has_its_own_numbers_where_none_are_given() -> None:
+    assert {"tower", *BY_TOWER} == set(_RESIDUAL)
+    linear, residual = _candidates(Settings())
+    assert (linear.max_epochs, residual.max_epochs, residual.batch_size) == (60, 300, 500)
+    for epochs in (60, 61):
+        towers = _candidates(Settings.preset("default", max_epochs=epochs))
+        assert [tower.max_epochs for tower in towers] == [epochs, epochs]
+        assert towers[1].batch_size == 500

@@ -6,6 +6,7 @@ import pytest
 
 from ccal.errors import InputError
 from ccal.training import METHODS, PRESETS, Settings
+from ccal.training.settings import BY_TOWER
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -32,6 +33,7 @@ def test_plain_data_round_trip(preset: str, method: str) -> None:
         ({"momentum": 0.0}, "momentum"),
         ({"dim": 0}, "dim must be 1 or more"),
         ({"train_on_all": 1}, "train_on_all must be true or false"),
+        ({"given": ["epochs"]}, "given takes dropout_x, .*; got 'epochs'"),
         ({"refinements": 2}, "refinements = 0, got 2"),
         ({"weight_decay": -1.0}, "weight_decay must be 0 or more"),
     ],
@@ -48,3 +50,18 @@ def test_unknown_preset() -> None:
 
 def test_whole_numbers_pass_for_floats() -> None:
     assert Settings(margin=1).margin == 1
+
+
+def test_what_was_given_is_told_from_defaults() -> None:
+    """A value that equals the default counts as given, and config.toml keeps that apart."""
+    assert Settings.from_mapping({}).to_be_chosen == BY_TOWER
+    given = Settings.preset("default", max_epochs=60)
+    assert given.given == ("max_epochs",)
+    assert set(given.to_be_chosen) == {*BY_TOWER} - {"max_epochs"}
+    assert given.as_dict()["max_epochs"] == 60
+    assert not {"given", "patience"} & set(given.as_dict())
+    some = Settings().changed(**{name: getattr(Settings, name) for name in BY_TOWER})
+    for settings in (given, some, some.changed(given=BY_TOWER), given.changed(method="ccal")):
+        again = Settings.from_mapping(settings.as_dict())
+        assert again.to_be_chosen == settings.to_be_chosen
+        assert again.as_dict() == settings.as_dict()

@@ -38,7 +38,8 @@ class Commands(TyperGroup):
         with quiet_errors(debug) as codes:
             result = super().invoke(ctx)
             # Here, where a reader that has gone away is no error; at exit it would be a loud one.
-            sys.stdout.flush()
+            if sys.stdout is not None:  # as after `>&-`
+                sys.stdout.flush()
             return result
         raise typer.Exit(codes[0])
 

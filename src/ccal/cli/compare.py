@@ -82,6 +82,9 @@ def command(
 
     `ccal compare pairs.csv --x image=photos.npy --y text --methods linear,ccal --seeds 0,1`
     """
+    from ccal.cli.work import check_classes
+    from ccal.files import alone_in
+
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("`ccal compare` runs in one process; torchrun is for `ccal train`.")
     wanted = [(m, s) for m in _methods(methods) for s in _seeds(seeds)]
@@ -91,6 +94,8 @@ def command(
         "runs", f"{Path(source.table or source.views[0].file or 'x').stem}-compare"
     )
     plans = {(m, s): make_settings(context.params, file, method=m, seed=s) for m, s in wanted}
+    for settings in plans.values():
+        check_classes(settings, source)
     _check_folder(folder)
     data = read_source(source)
     found = data.facts()
@@ -99,8 +104,9 @@ def command(
         if not quiet:
             note(f"{method}, seed {seed} (run {number} of {len(plans)})")
         place = folder / f"{method}-{seed}"
-        run, begun = _open(place, settings, source, found)
-        judgement = _finish(run, data, begun, context.params)
+        with alone_in(place):
+            run, begun = _open(place, settings, source, found)
+            judgement = _finish(run, data, begun, context.params)
         judgements.setdefault(method, []).append(judgement)
     _write(folder, judgements, source, found, page=not no_report)
     if not quiet:
@@ -148,9 +154,9 @@ def _open(
     place: Path, settings: Settings, source: Source, found: Mapping[str, Any]
 ) -> tuple[Run, bool]:
     """The run of one method and seed, and whether it had been begun before."""
-    from ccal.runs import Run, differences
+    from ccal.runs import Run, differences, only_planned
 
-    if not (place / "config.toml").is_file():
+    if not (place / "config.toml").is_file() or only_planned(place):
         return Run.create(place, settings, source, found), False
     run = Run.open(place, finished=False)
     run.check_unchanged(found)

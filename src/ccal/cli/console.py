@@ -29,7 +29,8 @@ def is_first_rank() -> bool:
 
 def note(text: str) -> None:
     """Say something on stderr, where it does not get into results."""
-    if is_first_rank():
+    # Closed by `2>&-`, stderr is None, and print would take stdout for it.
+    if is_first_rank() and sys.stderr is not None:
         print(text, file=sys.stderr, flush=True)
 
 
@@ -39,10 +40,16 @@ def quiet_errors(debug: bool) -> Iterator[list[int]]:
     codes: list[int] = []
     try:
         yield codes
-    except BrokenPipeError:
-        # The reader went away, as `head` does; a second failure at exit would be loud.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader went away, as `head` does
+        _give_up_stdout()
         codes.append(141)
+    except OSError as error:
+        if debug:
+            raise
+        place = f"{os.fsdecode(name)}: " if isinstance(name := error.filename, str | bytes) else ""
+        note(f"error: {place}{error.strerror or error}")
+        _give_up_stdout()
+        codes.append(2)
     except KeyboardInterrupt:
         note("\nstopped")
         codes.append(130)
@@ -51,6 +58,15 @@ def quiet_errors(debug: bool) -> Iterator[list[int]]:
             raise
         note(f"\nstopped; {error}" if isinstance(error, StoppedError) else f"error: {error}")
         codes.append(error.code if isinstance(error, StoppedError) else 2)
+
+
+def _give_up_stdout() -> None:
+    """Let what stdout cannot take go; a second failure, when Python exits, would be loud."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def warn_plainly() -> None:
@@ -70,7 +86,11 @@ class _Line:
 
     def __call__(self, done: int, total: int) -> None:
         now = time.perf_counter()
-        if not sys.stderr.isatty() or (done < total and now - self.shown < 0.1):
+        if (
+            sys.stderr is None
+            or not sys.stderr.isatty()
+            or (done < total and now - self.shown < 0.1)
+        ):
             return
         self.shown = now
         rate = done / max(now - self.started, 1e-9)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import re
 import sys
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from ccal.model import DualEncoder
 
-__all__ = ["NAME", "command", "read_items"]
+__all__ = ["NAME", "check_texts", "command", "read_items", "warn_of_empty"]
 
 NAME = "encode"
 _CHUNK = 4096
@@ -85,6 +84,7 @@ def read_items(source: Path, column: str | None, key: str | None) -> NDArray[Any
     """Feature rows or texts."""
     from ccal.data import find_bad_rows, load_array
     from ccal.data.images.scan import SUFFIXES
+    from ccal.sources.reading import check_range
 
     suffix = source.suffix.lower()
     if source.is_dir() or suffix in SUFFIXES:
@@ -101,6 +101,7 @@ def read_items(source: Path, column: str | None, key: str | None) -> NDArray[Any
                 f"{source}: {count:,} NaN or infinite values in {len(rows):,} rows, first in row "
                 f"{rows[0]} (counted from 0)."
             )
+        check_range(array, str(source))
         return array
     if str(source) == "-":
         return _lines(sys.stdin.buffer.read(), "stdin")
@@ -153,8 +154,23 @@ def _column(source: Path, column: str) -> list[str]:
             raise InputError(
                 f"{source}, line {line}: {column} must be text, got {type(value).__name__}."
             )
+        check_texts(f"{source}, line {line}", {column: value})
         texts.append(value)
+    warn_of_empty(texts, column)
     return texts
+
+
+def check_texts(place: str, values: Mapping[str, Any]) -> None:
+    """Refuse texts, by column, that hold bytes which were not UTF-8, as `ccal train` does."""
+    for column, value in values.items():
+        if isinstance(value, str) and not value.isascii() and re.search("[\ud800-\udfff]", value):
+            raise InputError(f"{place}: {column} is not UTF-8 text; save the file as UTF-8.")
+
+
+def warn_of_empty(texts: Sequence[str], column: str) -> None:
+    """Say how many texts of a column are blank; they stay, so that rows agree."""
+    if blank := sum(not text.strip() for text in texts):
+        note(f"warning: {blank:,} of {len(texts):,} texts of {column} are empty.")
 
 
 def _write(
@@ -163,26 +179,21 @@ def _write(
     """Encode a chunk at a time into a file that gets its name when it is whole."""
     import numpy as np
 
+    from ccal.files import new_file
+
     progress = progress_line(f"encoding {modality}")
-    handle, temporary = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.", suffix=".npy")
-    os.close(handle)
-    try:
-        target = None
+    features = 0
+    # Written, not mapped: on a full disk a map dies by a signal, without a word.
+    with new_file(out) as file:
         for start in range(0, len(items), _CHUNK):
             chunk: Any = items[start : start + _CHUNK]
             if isinstance(chunk, np.ndarray):
                 chunk = np.array(chunk)  # read from the disk once; torch wants to own its memory
             part = model.encode(modality, chunk).numpy()
-            if target is None:
-                shape = (len(items), part.shape[1])
-                target = np.lib.format.open_memmap(temporary, "w+", np.float32, shape)
-            target[start : start + len(part)] = part
+            if start == 0:
+                features = part.shape[1]
+                about = {"descr": "<f4", "fortran_order": False, "shape": (len(items), features)}
+                np.lib.format.write_array_header_1_0(file, about)
+            file.write(np.ascontiguousarray(part, "<f4").data)
             progress(start + len(part), len(items))
-        assert target is not None  # inputs without rows were refused
-        target.flush()
-        os.replace(temporary, out)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    rows, features = target.shape
-    return rows, features
+    return len(items), features

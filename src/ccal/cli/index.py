@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,9 +13,9 @@ import typer
 
 from ccal.cli import options as o
 from ccal.cli.console import note, progress_line
-from ccal.cli.encode import read_items
+from ccal.cli.encode import check_texts, read_items, warn_of_empty
 from ccal.cli.rebuilding import names_of_rows, rebuild_from_files
-from ccal.errors import InputError
+from ccal.errors import CcalError, InputError
 
 if TYPE_CHECKING:
     from ccal.model import DualEncoder
@@ -133,17 +134,39 @@ def command(
         dtype: Any = "float16" if float16 else "float32"
         known |= {"modality": modality, "dtype": dtype, "dims": dims, "codes": codes}
         known["replace"] = rebuild
-        index = Index.build(out, model, given.items, model_folder=run, **known)
-    else:
-        if float16 or dims is not None or codes is not None:
-            raise InputError(f"{out} exists; --float16, --dims and --codes are for a new index.")
-        index = Index.open(out, model)
+        with _said_if_stopped(out, 0, modality, rebuild=rebuild):
+            index = Index.build(out, model, given.items, model_folder=run, **known)
         with index:
-            index.add(modality, given.items, **known)
             _report(index, len(given.items), modality)
         return
-    with index:
+    if float16 or dims is not None or codes is not None:
+        raise InputError(f"{out} exists; --float16, --dims and --codes are for a new index.")
+    with Index.open(out, model) as index:
+        with _said_if_stopped(out, index.count(modality), modality):
+            index.add(modality, given.items, **known)
         _report(index, len(given.items), modality)
+
+
+@contextmanager
+def _said_if_stopped(
+    location: str, before: int, modality: str, *, rebuild: bool = False
+) -> Iterator[None]:
+    """Report items that are in the index already when Ctrl-C comes, as while it is put in order.
+
+    `before` is how many there were; what a rebuilt index holds does not tell the old from the new.
+    """
+    from ccal.retrieval import Index
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        # What keeps the index from being opened is not what the person wants to hear of now.
+        with suppress(CcalError):
+            if not rebuild and _exists(location):
+                with Index.open(location) as index:
+                    if (added := index.count(modality) - before) > 0:
+                        _report(index, added, modality)
+        raise
 
 
 def _refuse_for_rebuild(*options: object) -> None:
@@ -212,10 +235,12 @@ def _table(
             raise InputError(
                 f"{source}, line {line}: {column} must be text, got {type(text).__name__}."
             )
+        check_texts(f"{source}, line {line}", {name: record.get(name) for name in wanted})
         texts.append(text)
         ids.append(str(record.get(id_column)) if id_column else "")
         values = {name: record.get(name) for name in metadata}
         facts.append(values if typed else {name: _value(v) for name, v in values.items()})
+    warn_of_empty(texts, column)
     names = ids if id_column else None
     if images:
         files = [str(source.parent / text) for text in texts]

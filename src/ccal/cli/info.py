@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ccal.cli import options as o
+from ccal.errors import InputError
 
 if TYPE_CHECKING:
     from ccal.runs import Run
@@ -56,9 +58,18 @@ def describe(run: Run) -> dict[str, Any]:
         "bytes": sum(f.stat().st_size for f in run.path.rglob("*") if f.is_file()),
     }
     if run.finished:
-        config = json.loads((run.model_folder / "config.json").read_text())
-        facts |= {"dim": config["dim"], "evaluation": run.evaluation()}
+        facts |= {"dim": _dim(run.model_folder), "evaluation": run.evaluation()}
     return facts
+
+
+def _dim(model: Path) -> int:
+    """Features of a saved model, without loading it."""
+    try:
+        return int(json.loads((model / "config.json").read_text())["dim"])
+    except KeyError as error:
+        raise InputError(f"The model in {str(model)!r} is damaged: no {error}") from error
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"The model in {str(model)!r} is damaged: {error}") from error
 
 
 def stages(records: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -151,9 +162,9 @@ def _result_lines(evaluation: dict[str, Any]) -> dict[str, str]:
 
 
 def _next(facts: dict[str, Any]) -> str:
-    run = facts["run"]
+    run = shlex.quote(facts["run"])
     if not facts["finished"]:
         return f"ccal train --resume -o {run}"
-    report = Path(run) / "report.html"
-    see = f"open {report}; " if report.is_file() else ""
+    report = Path(facts["run"]) / "report.html"
+    see = f"open {shlex.quote(str(report))}; " if report.is_file() else ""
     return f"{see}ccal encode {run} {facts['modalities'][1]} INPUT -o embeddings.npy"

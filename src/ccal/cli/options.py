@@ -229,15 +229,27 @@ Dim = Annotated[
 Epochs = Annotated[
     int | None,
     typer.Option(
-        rich_help_panel=_TRAINING, show_default="60", help="Passes over the training pairs."
+        rich_help_panel=_TRAINING,
+        show_default="60",
+        help="Passes over the training pairs, at most. Left out, the residual tower that `refined` "
+        "tries has 300.",
     ),
 ]
 BatchSize = Annotated[
-    int | None, typer.Option(rich_help_panel=_TRAINING, show_default="1000", help="Pairs a step.")
+    int | None,
+    typer.Option(
+        rich_help_panel=_TRAINING,
+        show_default="1000",
+        help="Pairs a step. Left out, the residual tower has 500.",
+    ),
 ]
 LearningRate = Annotated[
     float | None,
-    typer.Option(rich_help_panel=_TRAINING, show_default="0.0002", help="To begin with."),
+    typer.Option(
+        rich_help_panel=_TRAINING,
+        show_default="0.0002",
+        help="To begin with. Left out, the residual tower has 0.001.",
+    ),
 ]
 Precision = Annotated[
     Literal["float32", "bf16"] | None,
@@ -253,7 +265,7 @@ Select = Annotated[
         rich_help_panel=_TRAINING,
         show_default="both",
         help="What decides on the validation pairs: MRR of one direction or both, or `classes`: "
-        "AP@50 of classes, for labels that training does not see.",
+        "AP@50 of classes, for labels that training does not see (needs `--label`).",
     ),
 ]
 NoReport = Annotated[

@@ -14,7 +14,6 @@ import typer
 from ccal.cli.console import note
 from ccal.cli.index import is_image, open_model
 from ccal.cli.pictures import picture, way_of
-from ccal.data.known_words import refuse_unknown, word_check
 from ccal.errors import InputError
 
 if TYPE_CHECKING:
@@ -155,6 +154,7 @@ def _answers(
 ) -> tuple[list[tuple[str, Sequence[Hit]]], bool]:
     """Queries by name with their hits, and whether there may be several."""
     from ccal.cli.encode import read_items
+    from ccal.data.known_words import word_check
 
     path = Path(query)
     _refuse_missing_file(path)
@@ -188,6 +188,8 @@ def _refuse_missing_file(path: Path) -> None:
 
 def _check_words(texts: Sequence[str], knows: Callable[[str], bool]) -> None:
     """Refuse a query without a known word; of several, say how many have none."""
+    from ccal.data.known_words import refuse_unknown
+
     unknown = sum(not knows(text) for text in texts)
     if len(texts) == 1:
         refuse_unknown(texts[0], knows)

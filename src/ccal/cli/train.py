@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -107,10 +109,10 @@ def command(
     from ccal.training import distributed_from_environment
 
     params = context.params
-    with distributed_from_environment():
-        run, data = _reopen(params) if resume else _begin(params)
+    with distributed_from_environment(), ExitStack() as alone:
+        run, data = _reopen(params, alone) if resume else _begin(params, alone)
         if data is None:
-            note(f"{run.path} has finished already; see: ccal info {run.path}")
+            note(f"{run.path} has finished already; see: ccal info {_quoted(run)}")
             return
         if not quiet:
             found = run.found
@@ -130,7 +132,7 @@ def _work(run: Run, data: Data, params: Mapping[str, Any]) -> None:
         data,
         resume=params["resume"],
         progress=not params["quiet"],
-        go_on=f"continue with: ccal train --resume -o {run.path}",
+        go_on=f"continue with: ccal train --resume -o {_quoted(run)}",
         report=not params["no_report"],
         tensorboard=params["tensorboard"],
     )
@@ -144,34 +146,57 @@ def _work(run: Run, data: Data, params: Mapping[str, Any]) -> None:
     if not params["quiet"]:
         page = run.path / "report.html"
         look = f"Look at {page}, or try" if page.is_file() else "Try"
-        note(f"Wrote {run.path}. {look}: ccal info {run.path}")
+        note(f"Wrote {run.path}. {look}: ccal info {_quoted(run)}")
 
 
-def _begin(params: Mapping[str, Any]) -> tuple[Run, Data]:
+def _quoted(run: Run) -> str:
+    """The run's folder for a command to copy."""
+    return shlex.quote(str(run.path))
+
+
+def _begin(params: Mapping[str, Any], alone: ExitStack) -> tuple[Run, Data]:
+    """A new run and its data; until `alone` is closed, no other process works in its folder."""
+    from ccal.cli.work import check_classes
+    from ccal.files import alone_in
     from ccal.runs import Run, check_free
     from ccal.training.parallel import from_rank_0
 
     file, file_data = read_config(params["config"])
     settings = make_settings(params, file)
     source = make_source(params, file_data)
+    check_classes(settings, source)
     out = params["out"] or _default_folder(settings, source)
     # Before the data are read, which may take long; ranks must all look before the first writes.
     from_rank_0(lambda: check_free(out))
     data = read_source(source)
-    return from_rank_0(lambda: Run.create(out, settings, source, data.facts())), data
+
+    def create() -> Run:
+        alone.enter_context(alone_in(out))
+        return Run.create(out, settings, source, data.facts())
+
+    return from_rank_0(create), data
 
 
-def _reopen(params: Mapping[str, Any]) -> tuple[Run, Data | None]:
+def _reopen(params: Mapping[str, Any], alone: ExitStack) -> tuple[Run, Data | None]:
     """The run to go on with, and its data unless it has finished.
 
     Options that are given again must say what they said at first.
     """
+    from ccal.files import alone_in
     from ccal.runs import Run, differences
+    from ccal.training.parallel import from_rank_0
 
     if params["out"] is None:
         raise InputError("--resume needs --out, the folder of the run to go on with.")
     run = Run.open(params["out"], finished=False)
     if run.finished:
+        return run, None
+
+    def finished() -> bool:
+        alone.enter_context(alone_in(run.path))
+        return run.finished  # by another process, just before it gave the folder free
+
+    if from_rank_0(finished):
         return run, None
     file, file_data = read_config(params["config"])
     then, source = run.settings.as_dict(), run.source.as_dict()

@@ -32,7 +32,7 @@ from ccal.sources.view import View
 if TYPE_CHECKING:
     from ccal.sources.source import Source
 
-__all__ = ["Data", "read"]
+__all__ = ["Data", "check_range", "read"]
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def _from_arrays(source: Source) -> tuple[Pairs, None, tuple[str, ...]]:
             f"{first} has {n:,} rows and {second} has {m:,}; "
             "row i of one must belong to row i of the other."
         )
-    bad, notes = _bad(source, list(views.values()))
+    bad, notes = _bad(source, views)
     pairs = Pairs({name: array for name, (array, _) in views.items()})
     return (pairs[np.setdiff1d(np.arange(n), bad)] if len(bad) else pairs), None, notes
 
@@ -121,7 +121,7 @@ def _from_table(source: Source) -> tuple[Pairs, NDArray[np.str_] | None, tuple[s
         table = read_layout(source, {name: array for name, (array, _) in arrays.items()})
     else:
         table = _read_table(source, path, {name: array for name, (array, _) in arrays.items()})
-    bad, notes = _bad(source, list(arrays.values()))
+    bad, notes = _bad(source, arrays)
     if table.bad:
         notes = (str(table.bad), *notes)
     keep = ~np.isin(table.rows, bad)
@@ -154,8 +154,15 @@ def _read_table(source: Source, path: Path, arrays: dict[str, NDArray[Any]]) -> 
         )
     except InputError as error:
         keys = (source.label, source.group, source.split_column)
-        hint = _nearest(path, [*columns.values(), *(key for key in keys if key)])
+        wanted = [*columns.values(), *(key for key in keys if key)]
+        hint = _views_hint(source) if "no column" in str(error) else ""
+        hint = hint or _nearest(path, wanted)
         raise InputError(f"{error}{hint}") from error
+
+
+def _views_hint(source: Source) -> str:
+    """Of views that are columns, why one may not be found."""
+    return next(filter(None, (view.hint() for view in source.views if view.column)), "")
 
 
 def _names_images(path: Path, column: str) -> bool:
@@ -168,15 +175,20 @@ def _names_images(path: Path, column: str) -> bool:
 
 def _array(source: Source, view: View) -> tuple[NDArray[Any], Path]:
     path = source.path(cast(str, view.file))
-    return load_array(path, view.key), path
+    try:
+        return load_array(path, view.key), path
+    except InputError as error:
+        hint = "" if path.is_file() else view.hint()
+        raise InputError(f"{error}{hint}") from error
 
 
 def _bad(
-    source: Source, arrays: list[tuple[NDArray[Any], Path]]
+    source: Source, arrays: dict[str, tuple[NDArray[Any], Path]]
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Rows with NaN or infinite values in any of the arrays; refused unless to be skipped."""
     bad, notes = np.empty(0, dtype=np.int64), []
-    for array, path in arrays:
+    for name, (array, path) in arrays.items():
+        check_range(array, f"{path} ({name})")
         rows, count = find_bad_rows(array)
         if not count:
             continue
@@ -189,9 +201,33 @@ def _bad(
             raise InputError(f"{text}; remove these rows everywhere, or skip bad rows.")
         bad = np.union1d(bad, rows)
         notes.append(f"{text}; left out")
-    if arrays and len(bad) >= len(arrays[0][0]):
+    if any(len(bad) >= len(array) for array, _ in arrays.values()):
         raise InputError("Every row has NaN or infinite values; there is nothing to train on.")
     return bad, tuple(notes)
+
+
+def check_range(array: NDArray[Any], what: str) -> None:
+    """Refuse finite values that float32 cannot hold, in which everything is computed.
+
+    >>> check_range(np.array([[1.0], [-1e300]]), "photos.npy")
+    Traceback (most recent call last):
+    ...
+    ccal.errors.InputError: photos.npy: values beyond float32 (up to 3.4e+38), first in row 1 \
+(counted from 0); rescale them.
+    """
+    if array.dtype != np.float64:
+        return
+    limit = np.finfo(np.float32).max
+    step = max(1, (1 << 24) * len(array) // array.nbytes)
+    for start in range(0, len(array), step):
+        chunk = array[start : start + step]
+        large = (np.abs(chunk) > limit) & np.isfinite(chunk)
+        if large.any():
+            row = start + int(np.flatnonzero(large.reshape(len(chunk), -1).any(axis=1))[0])
+            raise InputError(
+                f"{what}: values beyond float32 (up to {limit:.2g}), first in row {row} (counted "
+                "from 0); rescale them."
+            )
 
 
 def _nearest(path: Path, wanted: list[str]) -> str:
@@ -201,6 +237,8 @@ def _nearest(path: Path, wanted: list[str]) -> str:
         known = list(dict.fromkeys(name for record in records for name in record))
     except InputError:
         return ""
+    if len(known) == 1 and any(name in known[0].split(";") for name in wanted):
+        return " Is the file separated by ';'? Save it with commas, or with tabs as .tsv."
     for name in wanted:
         if known and name not in known and (near := difflib.get_close_matches(name, known, n=1)):
             return f" Did you mean {near[0]!r} for {name!r}?"

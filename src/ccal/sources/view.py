@@ -52,6 +52,18 @@ class View:
                 f"image={self.column or self.file}."
             )
 
+    def hint(self) -> str:
+        """Why what was given may not be found: a name with a space in it is taken for no name.
+
+        >>> View.of("my photo=photos.npy").hint()
+        " A name before '=' has letters, digits, _ and -, as in my_photo=photos.npy."
+        """
+        name, equals, rest = (self.column or self.file or "").partition("=")
+        if not equals or "/" in name:
+            return ""
+        better = f"{_identifier(name)}={rest}"
+        return f" A name before '=' has letters, digits, _ and -, as in {better}."
+
 
 def _identifier(text: str) -> str:
     """A file's stem or a column as the name of a modality: word characters only."""

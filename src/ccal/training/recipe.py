@@ -126,16 +126,11 @@ def train(
 def _candidates(settings: Settings) -> list[Settings]:
     """The settings to try: one, or for towers to be chosen two.
 
-    The second changes only what still has its default.
+    The second changes only what a person has left to be chosen.
     """
     if settings.method != "refined" or settings.tower != "auto":
         return [settings]
-    default = Settings()
-    changes = {
-        name: value
-        for name, value in _RESIDUAL.items()
-        if getattr(settings, name) == getattr(default, name)
-    }
+    changes = {name: _RESIDUAL[name] for name in ("tower", *settings.to_be_chosen)}
     return [settings.changed(tower="linear"), settings.changed(**changes)]
 
 

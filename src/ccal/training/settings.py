@@ -9,10 +9,15 @@ from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from ccal.errors import InputError
 
-__all__ = ["METHODS", "PRESETS", "Method", "Settings"]
+__all__ = ["BY_TOWER", "METHODS", "PRESETS", "Method", "Settings"]
 
 Method = Literal["refined", "ccal", "dcca", "learned", "linear"]
 METHODS: tuple[Method, ...] = get_args(Method)
+BY_TOWER = (
+    *("dropout_x", "dropout_y", "learning_rate", "temperature", "averaging", "batch_size"),
+    *("max_epochs", "patience"),
+)
+"""Settings of which a residual tower that `tower = "auto"` tries has defaults of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +44,8 @@ class Settings:
             "auto": "no" for linear; for refined, if they are never negative and it does not harm.
         root_y: the same for y.
         tower: of "refined": "linear", "residual" (a hidden layer beside the linear map), or "auto",
-            which trains both and keeps what finds the validation pairs better.
+            which trains both and keeps what finds the validation pairs better; the residual one
+            with defaults of its own, where neither `given` nor another value says otherwise.
         residual: hidden units of that layer.
         dropout_x: share of the inputs of tower x that is set to zero in training.
         dropout_y: the same for tower y.
@@ -74,6 +80,9 @@ class Settings:
         language: of the texts, for lemmatising.
         precision: "float32", or "bf16" for autocast in the towers.
         seed: of weights, shuffling and dropout.
+        given: names of settings that hold for both towers of "auto" although they have their
+            default, such as ("max_epochs",); those with another value always do. `preset` and
+            `from_mapping` fill it in from what they are given.
     """
 
     method: Method = "refined"
@@ -118,10 +127,15 @@ class Settings:
     language: str = "en"
     precision: Literal["float32", "bf16"] = "float32"
     seed: int = 0
+    given: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
+        if unknown := [name for name in self.given if name not in BY_TOWER]:
+            raise InputError(f"given takes {', '.join(BY_TOWER)}; got {unknown[0]!r}.")
         for field in fields(self):
+            if field.name == "given":
+                continue
             _check_type(field.name, getattr(self, field.name), hints[field.name])
         _at_least(
             self,
@@ -183,16 +197,39 @@ class Settings:
         plain: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
         }
-        return cls(**plain)
+        settings = cls(**plain)
+        named = (name for name in settings.to_be_chosen if name in plain)
+        return settings.changed(given=(*settings.given, *named))
+
+    @property
+    def to_be_chosen(self) -> tuple[str, ...]:
+        """Names of the settings that a residual tower may have other values of.
+
+        >>> Settings(max_epochs=20, given=("patience",)).to_be_chosen[-1]
+        'batch_size'
+        """
+        if self.method != "refined" or self.tower != "auto":
+            return ()
+        return tuple(
+            name
+            for name in BY_TOWER
+            if name not in self.given and getattr(self, name) == getattr(type(self), name)
+        )
 
     def changed(self, **changes: Any) -> Self:
         """A copy with other values here and there."""
         return replace(self, **changes)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, without those that are None."""
+        """Plain values, without those that are None or to be chosen; `from_mapping` reads them.
+
+        >>> "max_epochs" in Settings().as_dict(), Settings(max_epochs=20).as_dict()["max_epochs"]
+        (False, 20)
+        """
         plain = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
-        return {name: value for name, value in plain.items() if value is not None}
+        # What is there was given, so nothing need say so.
+        left_out = {*self.to_be_chosen, "given"}
+        return {k: v for k, v in plain.items() if v is not None and k not in left_out}
 
 
 _PAPER: dict[str, Any] = {
