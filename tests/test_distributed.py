@@ -17,7 +17,7 @@ from ccal.cca import CCALayer, Moments
 from ccal.distributed import all_gather, all_reduce_sum
 from ccal.errors import InputError
 from ccal.losses import PairwiseRankingLoss, TraceNormLoss
-from tests.reference import correlated_views
+from tests.reference import correlated_views, relative_error
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "aligned": {},
@@ -43,6 +43,20 @@ def objective(x: Tensor, y: Tensor, arguments: dict[str, Any]) -> tuple[Tensor, 
     loss = loss + 0.1 * TraceNormLoss()(f(x), g(y))
     parameters = [*f.parameters(), *g.parameters()]
     return loss, list(torch.autograd.grad(loss, parameters))
+
+
+def apart(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Samples of one rank far from those of the other, in float32."""
+    x = x.clone()
+    x[:500] += 1000
+    return x.float(), y.float()
+
+
+def float32_gradient(x: Tensor, y: Tensor, mine: slice) -> Tensor:
+    leaf = x[mine].clone().requires_grad_()
+    xs, ys = CCALayer(12, 11)(leaf, y[mine])
+    similarity = (nn.functional.normalize(xs) * nn.functional.normalize(ys)).sum()
+    return torch.autograd.grad(similarity, leaf)[0]
 
 
 def refusal(step: Callable[[], object]) -> str:
@@ -72,6 +86,7 @@ def one_of_two(rank: int, folder: str) -> None:
     alone = slice(0, 1000) if rank else slice(0)
     nothing(x[alone], y[alone])
     results["eval without samples"] = nothing.eval().project_x(x)
+    results["apart"] = float32_gradient(*apart(x, y), mine)
     broken = x[mine].clone()
     broken[0, 0] = torch.nan if rank else 0
     layer = CCALayer(12, 11)
@@ -120,6 +135,13 @@ def test_a_rank_may_be_without_samples(ranks: list[dict[str, Any]]) -> None:
     for rank in ranks:
         torch.testing.assert_close(rank["all at one"], layer.state_dict())
         torch.testing.assert_close(rank["eval without samples"], layer.eval().project_x(x))
+
+
+def test_ranks_whose_samples_lie_far_apart_in_float32(ranks: list[dict[str, Any]]) -> None:
+    x, y = apart(*correlated_views(1000, 12, 11))
+    expected = float32_gradient(x.double(), y.double(), slice(None))
+    found = torch.cat([rank["apart"] for rank in ranks])
+    assert relative_error(found, expected) < 1e-4
 
 
 def test_what_is_broken_on_one_rank_is_refused_on_both(ranks: list[dict[str, Any]]) -> None:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from ccal.cca.fused import Settings
 from ccal.cca.operators import batch_cca
+from ccal.cca.settings import Settings
 from ccal.cca.statistics import Moments
 from ccal.errors import CcalError
 from tests.reference import algorithm_1, correlated_views, cosines, ranking_loss, relative_error

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from ccal.cca.fused import Settings
 from ccal.cca.operators import batch_cca
 from ccal.cca.polar_frames import polar_frames
+from ccal.cca.settings import Settings
 from tests.reference import correlated_views, ranking_loss, relative_error
 
 D = 120

@@ -20,44 +20,19 @@ from torch import Tensor
 from ccal import distributed
 from ccal.cca.checks import check_finite
 from ccal.cca.newton_schulz import polar_factor_newton_schulz
-from ccal.cca.projections import aligned_frames, canonical_frames, ridge_floor, whitening
+from ccal.cca.projections import aligned_frames, canonical_frames
+from ccal.cca.settings import Settings
 from ccal.cca.spectral import aligned_gradients, canonical_gradients
-from ccal.cca.statistics import Moments
+from ccal.cca.whitened import Whitened, centre, centre_exactly, whitened
 from ccal.errors import InputError
 
-__all__ = ["Facts", "Pass", "Settings", "backward_pass", "forward_pass"]
+__all__ = ["Facts", "Pass", "backward_pass", "forward_pass"]
 
-# A float32 product leaves an error of about 1e-7 sqrt(S_ii S_jj) in a covariance. Whitening may
-# multiply it by about this number before covariances and whitening are done again in float64.
-_CONDITION_LIMIT = 3e3
-
-# Correlations below this share of the largest are too small to be told from that error, too.
+# Correlations below this share of the largest are lost in the error of float32 covariances.
 _SMALL = 1e-4
 
 # Largest entry of Q'Q - I for a polar factor Q that the iteration has found in all directions.
 _UNFINISHED = 1e-6
-
-
-class Settings(NamedTuple):
-    """How a batch is projected; `CCALayer` says what each means.
-
-    All are numbers, since an operator takes nothing else.
-    """
-
-    ridge_x: float = 1e-3
-    ridge_y: float = 1e-3
-    relative_ridge: float = False
-    momentum: float = 1.0
-    aligned: float = False
-    newton_schulz: float = False
-    k: float = 1
-    power: float = 0.0
-    sync: float = True
-
-    @property
-    def shared(self) -> bool:
-        """Whether other ranks take part."""
-        return bool(self.sync) and distributed.world_size() > 1
 
 
 class Pass(NamedTuple):
@@ -86,123 +61,6 @@ class Facts(NamedTuple):
     iterated: float  # the polar factor comes from Newton-Schulz
 
 
-def _centre(view: Tensor) -> tuple[Tensor, Tensor]:
-    """Samples about their mean, and that mean; both to the precision of the samples."""
-    if not view.shape[0]:
-        return view, view.new_zeros(view.shape[1])
-    mean = view.mean(0)
-    return view - mean, mean
-
-
-def _centre_exactly(view: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
-    """The same in float64, and without what rounding leaves: constant features become zero."""
-    centred, mean = view.double() - mean, mean.double()
-    if not centred.shape[0]:
-        return centred, mean
-    rest = centred.mean(0)
-    return centred - rest, mean + rest
-
-
-def _add_ridge(cov: Tensor, ridge: float, relative: bool) -> float:
-    """Add the ridge in place; returns the share of the mean variance in it, for the gradient."""
-    floor = ridge_floor(cov)
-    amount, share = ridge, 0.0
-    diagonal = cov.diagonal()
-    if relative or ridge < floor:
-        variance = diagonal.mean().item()
-        amount = max(ridge * variance if relative else ridge, floor)
-        share = amount / variance if variance and (relative or amount == floor) else 0.0
-    diagonal.add_(amount)
-    return share
-
-
-def _amplification(W: Tensor, cov: Tensor, mean: Tensor) -> float:
-    """By how much whitening amplifies errors of covariance and mean, relative to their size.
-
-    W_ii^2 S_ii is the variance of a feature over what earlier features leave of it unexplained.
-    """
-    size = torch.addcmul(cov.diagonal(), mean, mean)
-    return torch.dot(W.diagonal().square(), size).item()
-
-
-class _Whitened(NamedTuple):
-    samples: int
-    momentum: float
-    mean_x: Tensor
-    mean_y: Tensor
-    covariances: list[Tensor]  # what running averages go on from; empty without them
-    shifts: tuple[Tensor | None, Tensor | None]
-    Wx: Tensor
-    Wy: Tensor
-    T: Tensor
-    share_x: float
-    share_y: float
-    well_conditioned: bool
-
-
-def _statistics(
-    xc: Tensor, yc: Tensor, means: tuple[Tensor, Tensor], shared: bool
-) -> tuple[int, list[Tensor]]:
-    """Samples, means and covariances of the batch, or of the batches of all ranks."""
-    samples, xt, yt = xc.shape[0], xc.mT, yc.mT
-    if shared:
-        moments = Moments(samples, *means, xt @ xc, yt @ yc, xt @ yc).all_reduce()
-        cov = moments.covariances()
-        return moments.count, [moments.mean_x, moments.mean_y, cov.xx, cov.yy, cov.xy]
-    share, nothing = 1 / max(samples - 1, 1), xc.new_empty(1, 1)
-    products = (
-        # A product that is scaled on its way.
-        torch.addmm(nothing, left, right, beta=0, alpha=share)
-        for left, right in ((xt, xc), (yt, yc), (xt, yc))
-    )
-    return samples, [*means, *products]
-
-
-def _whitened(
-    xc: Tensor, yc: Tensor, means: tuple[Tensor, Tensor], running: list[Tensor], s: Settings
-) -> _Whitened:
-    samples, statistics = _statistics(xc, yc, means, s.shared)
-    if samples < 2:
-        raise InputError(
-            f"CCA needs at least 2 samples, got {samples}; it wants many times more than "
-            f"the dimension ({max(xc.shape[1], yc.shape[1])})."
-        )
-    momentum = 1.0
-    kept: list[Tensor] = []
-    shift_x = shift_y = None
-    if running:
-        # The first batch has nothing to be averaged with.
-        momentum = s.momentum if bool(running[5]) else 1.0
-        batch_x, batch_y = statistics[:2]
-        statistics = [a.lerp(b, momentum) for a, b in zip(running[:5], statistics, strict=True)]
-        shift_x, shift_y = batch_x - statistics[0], batch_y - statistics[1]
-        kept = [cov.clone() for cov in statistics[2:]]
-    mean_x, mean_y, xx, yy, xy = statistics
-    share_x = _add_ridge(xx, s.ridge_x, bool(s.relative_ridge))
-    share_y = _add_ridge(yy, s.ridge_y, bool(s.relative_ridge))
-    identity = torch.eye(len(xx), dtype=xx.dtype, device=xx.device)
-    Wx, Wy = whitening(xx, identity), whitening(yy, identity if len(xx) == len(yy) else None)
-    well_conditioned = (
-        _amplification(Wx, xx, means[0]) < _CONDITION_LIMIT
-        and _amplification(Wy, yy, means[1]) < _CONDITION_LIMIT
-    )
-    T = Wx @ xy @ Wy.mT
-    return _Whitened(
-        samples,
-        momentum,
-        mean_x,
-        mean_y,
-        kept,
-        (shift_x, shift_y),
-        Wx,
-        Wy,
-        T,
-        share_x,
-        share_y,
-        well_conditioned,
-    )
-
-
 class _Frames(NamedTuple):
     A: Tensor
     B: Tensor
@@ -211,7 +69,7 @@ class _Frames(NamedTuple):
     iterated: bool
 
 
-def _frames(white: _Whitened, s: Settings, precision: torch.dtype) -> _Frames:
+def _frames(white: Whitened, s: Settings, precision: torch.dtype) -> _Frames:
     """Frames, correlations, and what the backward needs to divide by d_i + d_j."""
     Wx, Wy, T = white.Wx, white.Wy, white.T
     if s.newton_schulz:
@@ -258,12 +116,12 @@ def forward_pass(
     The covariances are for running averages, and empty without them. See `batch_cca` for the
     arguments.
     """
-    (xc, at_x), (yc, at_y) = _centre(x), _centre(y)
+    (xc, at_x), (yc, at_y) = centre(x), centre(y)
     # Running averages are float64. Ranks must take the same path, so rounding does not decide.
     exact = x.dtype == torch.float64 or s.shared or bool(running)
     if not exact:
         try:
-            white = _whitened(xc, yc, (at_x, at_y), running, s)
+            white = whitened(xc, yc, (at_x, at_y), running, s)
             exact = not white.well_conditioned
             if not exact:
                 frames = _frames(white, s, x.dtype)
@@ -272,9 +130,9 @@ def forward_pass(
             exact = True
     if exact:
         _check_finite(x, y, at_x, at_y, s.shared)
-        (xw, mean_x), (yw, mean_y) = _centre_exactly(x, at_x), _centre_exactly(y, at_y)
+        (xw, mean_x), (yw, mean_y) = centre_exactly(x, at_x), centre_exactly(y, at_y)
         try:
-            white = _whitened(xw, yw, (mean_x, mean_y), running, s)
+            white = whitened(xw, yw, (mean_x, mean_y), running, s)
             frames = _frames(white, s, x.dtype)
         except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
             raise InputError(
@@ -284,6 +142,9 @@ def forward_pass(
     A, B, d, divisor, iterated = frames
     wide = exact and (not white.well_conditioned or _small_correlations(frames))
     wide = wide or x.dtype == torch.float64
+    if s.shared:
+        # What ranks add up in the backward must be of one kind.
+        wide = distributed.on_any_rank(wide, x.device)
     if wide:
         # Where features repeat, what remains of their difference is zero, not rounding error that
         # the frames multiply: without this gradients have errors of 1e-3 and more.

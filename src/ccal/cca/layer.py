@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from ccal import distributed
 from ccal.cca.checks import check_number, check_pair, check_view, ridge_pair
-from ccal.cca.fused import Settings
 from ccal.cca.newton_schulz import Solver, fastest_solver
 from ccal.cca.operators import BatchCCA, batch_cca
 from ccal.cca.projections import add_ridge, aligned_frames, canonical_frames, whitening
+from ccal.cca.settings import Settings
 from ccal.cca.statistics import Covariances, streamed
 from ccal.cca.stored import project
 from ccal.errors import InputError, SmallBatchWarning

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from ccal.cca.checks import refuse_second_derivative
-from ccal.cca.fused import Facts, Pass, Settings, backward_pass, forward_pass
+from ccal.cca.fused import Facts, Pass, backward_pass, forward_pass
 from ccal.cca.raising import raised
+from ccal.cca.settings import Settings
 
 __all__ = ["BatchCCA", "batch_cca"]
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from ccal.cca.checks import check_pair, ridge_pair
-from ccal.cca.fused import Settings
 from ccal.cca.operators import batch_cca
+from ccal.cca.settings import Settings
 from ccal.errors import InputError
 
 __all__ = ["TraceNormLoss"]
