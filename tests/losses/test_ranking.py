@@ -335,6 +335,16 @@ def test_the_operator_is_registered_correctly() -> None:
     )
 
 
+def test_gradients_of_a_second_backward_are_its_own() -> None:
+    x, y = pairs()
+    loss = PairwiseRankingLoss()(x, y)
+    loss.backward(retain_graph=True)
+    assert x.grad is not None
+    first = x.grad.clone()
+    (2 * loss).backward()
+    torch.testing.assert_close(x.grad, 3 * first)
+
+
 def test_refuses_to_be_differentiated_twice() -> None:
     x, y = pairs()
     with pytest.raises(CcalError, match="differentiated twice"):

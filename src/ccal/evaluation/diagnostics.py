@@ -144,7 +144,7 @@ def tie_warning(x: Array, y: Array, *, names: tuple[str, str] = ("x", "y")) -> s
     repeat, or the space has so few dimensions that many cosines are the same.
 
     >>> twice = torch.eye(2)[[0, 0, 1, 1]]
-    >>> tie_warning(twice, twice).split(", ")[-1]
+    >>> tie_warning(twice, twice).partition("), ")[2]
     'with ties against it 50.0 and 50.0. Items repeat, or dimensions are too few.'
     """
     extremes: tuple[Ties, Ties] = ("optimistic", "pessimistic")

@@ -121,8 +121,13 @@ class _Ranking(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivative("PairwiseRankingLoss")
+        found = ctx.saved_tensors
+        # A loss that is the last step needs no products; to ask that elsewhere would have to wait.
+        eager = grad.device.type == "cpu" and not torch.compiler.is_compiling()
+        if not (eager and grad.item() == 1):
+            found = (gradient * grad for gradient in found)
         gx, gy = (
-            saved * grad if needed else None
-            for saved, needed in zip(ctx.saved_tensors, ctx.needs_input_grad, strict=False)
+            gradient if needed else None
+            for gradient, needed in zip(found, ctx.needs_input_grad, strict=False)
         )
         return gx, gy, None, None, None, None, None, None, None
