@@ -57,7 +57,8 @@ class Facts(NamedTuple):
     momentum: float  # in force
     share_x: float  # of the mean variance in the ridge
     share_y: float
-    wide: float  # the samples take float64 to be projected, and so does the backward
+    wide: float  # samples take float64 to be projected, and gradients on their way back
+    small: float  # the gradient in the frames takes float64: there are small correlations
     iterated: float  # the polar factor comes from Newton-Schulz
 
 
@@ -140,11 +141,11 @@ def forward_pass(
                 "features to variances around 1, or raise the ridge."
             ) from error
     A, B, d, divisor, iterated = frames
-    wide = exact and (not white.well_conditioned or _small_correlations(frames))
-    wide = wide or x.dtype == torch.float64
+    wide = x.dtype == torch.float64 or not white.well_conditioned
+    small = exact and (wide or _small_correlations(frames))
     if s.shared:
         # What ranks add up in the backward must be of one kind.
-        wide = distributed.on_any_rank(wide, x.device)
+        small = distributed.on_any_rank(small, x.device)
     if wide:
         # Where features repeat, what remains of their difference is zero, not rounding error that
         # the frames multiply: without this gradients have errors of 1e-3 and more.
@@ -159,7 +160,8 @@ def forward_pass(
         # From where the samples are centred to where the frames are.
         x_frame += ((at_x - white.mean_x) @ A).to(x)
         y_frame += ((at_y - white.mean_y) @ B).to(y)
-    facts = Facts(white.samples, white.momentum, white.share_x, white.share_y, wide, iterated)
+    shares = white.share_x, white.share_y
+    facts = Facts(white.samples, white.momentum, *shares, wide, small, iterated)
     means = white.mean_x, white.mean_y
     saved = Pass(x_frame, y_frame, d, A, B, *means, divisor, *white.shifts)
     return saved, white.covariances, facts
@@ -177,11 +179,12 @@ def backward_pass(
 
     That of the correlations is None where the loss does not see them.
     """
-    samples, momentum, share_x, share_y, wide, iterated = facts
-    f, kind = forward, torch.float64 if wide else x.dtype
-    x_frame, y_frame, A, B = (t.to(kind) for t in (f.x, f.y, f.A, f.B))
-    grad_x, grad_y, grad_d = grads[0].to(kind), grads[1].to(kind), grads[2]
-    sums = [x_frame.mT @ grad_x, y_frame.mT @ grad_y, grad_x.sum(0), grad_y.sum(0)]
+    samples, momentum, share_x, share_y, wide, small, iterated = facts
+    f, grad_d = forward, grads[2]
+    kind, inside = (torch.float64 if needed else x.dtype for needed in (wide, small))
+    x_frame, y_frame, A, B, grad_x, grad_y = (t.to(kind) for t in (f.x, f.y, f.A, f.B, *grads[:2]))
+    P, R = (a.to(inside).mT @ b.to(inside) for a, b in ((x_frame, grad_x), (y_frame, grad_y)))
+    sums = [P, R, grad_x.sum(0, dtype=inside), grad_y.sum(0, dtype=inside)]
     if s.shared:
         # All ranks must sum as many.
         sums.append(torch.zeros_like(f.correlations) if grad_d is None else grad_d)
@@ -193,7 +196,8 @@ def backward_pass(
         found = canonical_gradients(
             P, R, grad_d, f.correlations, k=int(s.k), power=s.power, precision=x.dtype
         )
-    W, Mx, My = found
+    W, Mx, My = (gradient.to(kind) for gradient in found)
+    sum_x, sum_y = sum_x.to(kind), sum_y.to(kind)
     scale, centring = momentum / (samples - 1), -momentum / samples
     if f.shift_x is not None and f.shift_y is not None:
         # The covariances are about the batch's own mean, which is not where the frames have it.
