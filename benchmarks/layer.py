@@ -104,10 +104,14 @@ def solver_rows(seconds: float = 4.0) -> list[Row]:
             "eigh, canonical": CCALayer(d, coordinates="canonical"),
             "newton-schulz": CCALayer(d, solver="newton-schulz"),
         }
-        times = medians(
-            {name: forward_and_backward(quiet(layer), x, y) for name, layer in layers.items()},
-            seconds,
-        )
+        variants = {
+            name: forward_and_backward(quiet(layer), x, y) for name, layer in layers.items()
+        }
+        # Zero in both views, such as units of a rectifier that have died.
+        dead = torch.arange(d) < d // 32
+        dead_x, dead_y = x.masked_fill(dead, 0), y.masked_fill(dead, 0)
+        variants["eigh, dead units"] = forward_and_backward(quiet(CCALayer(d)), dead_x, dead_y)
+        times = medians(variants, seconds)
         rows.append(
             {"d": d, "m": m, **{f"{name} ms": round(value, 2) for name, value in times.items()}}
         )

@@ -275,7 +275,9 @@ def test_torch_compile_with_inductor(views: tuple[Tensor, Tensor]) -> None:
         return torch.sum(xs * ys)
 
     expected = step(*views)
-    torch.testing.assert_close(torch.compile(step)(*views), expected)
+    # What is cached on disk may be of another version of the layer.
+    compiled = torch.compile(step, options={"fx_graph_cache": False})
+    torch.testing.assert_close(compiled(*views), expected)
 
 
 def test_training_without_gradients(views: tuple[Tensor, Tensor]) -> None:

@@ -22,7 +22,11 @@ from ccal.cca.checks import check_finite
 from ccal.cca.newton_schulz import polar_factor_newton_schulz
 from ccal.cca.projections import aligned_frames, canonical_frames
 from ccal.cca.settings import Settings
-from ccal.cca.spectral import aligned_gradients, canonical_gradients
+from ccal.cca.spectral import (
+    SmallSingularValueError,
+    aligned_gradients,
+    canonical_gradients,
+)
 from ccal.cca.whitened import Whitened, centre, centre_exactly, whitened
 from ccal.errors import InputError
 
@@ -70,7 +74,9 @@ class _Frames(NamedTuple):
     iterated: bool
 
 
-def _frames(white: Whitened, s: Settings, precision: torch.dtype) -> _Frames:
+def _frames(
+    white: Whitened, s: Settings, precision: torch.dtype, least_share: float = 0.0
+) -> _Frames:
     """Frames, correlations, and what the backward needs to divide by d_i + d_j."""
     Wx, Wy, T = white.Wx, white.Wy, white.T
     if s.newton_schulz:
@@ -81,8 +87,9 @@ def _frames(white: Whitened, s: Settings, precision: torch.dtype) -> _Frames:
         if defect.abs().max().item() < _UNFINISHED:
             return _Frames(Wx.mT @ Q.to(Wx), Wy.mT, T.new_zeros(len(T)), Q.mT @ T, True)
     if s.aligned:
-        return _Frames(*aligned_frames(Wx, Wy, T, precision), False)
-    return _Frames(*canonical_frames(Wx, Wy, T, precision), Wx.new_empty(0), False)
+        return _Frames(*aligned_frames(Wx, Wy, T, precision, least_share), False)
+    A, B, d = canonical_frames(Wx, Wy, T, precision, least_share)
+    return _Frames(A, B, d, Wx.new_empty(0), False)
 
 
 def _small_correlations(frames: _Frames) -> bool:
@@ -125,9 +132,9 @@ def forward_pass(
             white = whitened(xc, yc, (at_x, at_y), running, s)
             exact = not white.well_conditioned
             if not exact:
-                frames = _frames(white, s, x.dtype)
+                frames = _frames(white, s, x.dtype, _SMALL)
                 exact = _small_correlations(frames)
-        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+        except (torch.linalg.LinAlgError, SmallSingularValueError):  # type: ignore[attr-defined]
             exact = True
     if exact:
         _check_finite(x, y, at_x, at_y, s.shared)

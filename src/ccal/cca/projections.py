@@ -108,22 +108,30 @@ def fix_signs(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def canonical_frames(
-    Wx: Tensor, Wy: Tensor, T: Tensor, precision: torch.dtype = torch.float64
+    Wx: Tensor,
+    Wy: Tensor,
+    T: Tensor,
+    precision: torch.dtype = torch.float64,
+    least_share: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Square canonical frames A (d_x, d_x), B (d_y, d_y) and correlations; no gradient.
 
     T is decomposed to `precision`; the frames come in the dtype of `Wx` and `Wy`.
     """
-    U, d, V = singular_frames(T, precision)
+    U, d, V = singular_frames(T, precision, least_share=least_share)
     return *fix_signs(Wx.mT @ U.to(Wx), Wy.mT @ V.to(Wy)), d
 
 
 def aligned_frames(
-    Wx: Tensor, Wy: Tensor, T: Tensor, precision: torch.dtype = torch.float64
+    Wx: Tensor,
+    Wy: Tensor,
+    T: Tensor,
+    precision: torch.dtype = torch.float64,
+    least_share: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Frames A = Wx' Q and B = Wy', correlations, and V, which turns them canonical; d_x = d_y."""
     frames = polar_frames(T) if T.dtype == torch.float32 else None
-    U, d, V = frames or singular_frames(T, precision)
+    U, d, V = frames or singular_frames(T, precision, least_share=least_share)
     V = V.to(Wx)
     return Wx.mT @ (U.to(Wx) @ V.mT), Wy.mT, d, V
 

@@ -27,6 +27,7 @@ from ccal.cca.newton_schulz import polar_tangent_newton_schulz
 __all__ = [
     "FrameGradients",
     "SingularFrames",
+    "SmallSingularValueError",
     "aligned_gradients",
     "canonical_gradients",
     "divide_by_sums",
@@ -64,12 +65,19 @@ def _antisymmetric(M: Tensor) -> Tensor:
     return (M - M.mT) / 2
 
 
-def singular_frames(T: Tensor, precision: torch.dtype = torch.float64) -> SingularFrames:
+class SmallSingularValueError(Exception):
+    """T has a singular value that is too small for the precision it came in."""
+
+
+def singular_frames(
+    T: Tensor, precision: torch.dtype = torch.float64, *, least_share: float = 0.0
+) -> SingularFrames:
     """Full singular value decomposition, in float64 and exact to `precision`.
 
     Where `precision` allows, a square T goes through the eigenvectors of T'T, which takes half the
     time of an SVD but loses the square of T's condition number. U and V come in the precision of T
-    where they are as exact as it is.
+    where they are as exact as it is. A square T with a singular value below `least_share` of the
+    largest is refused by a `SmallSingularValueError`.
     """
     rows, columns = T.shape
     wide = T.double()
@@ -79,6 +87,8 @@ def singular_frames(T: Tensor, precision: torch.dtype = torch.float64) -> Singul
         loss = 4 * torch.finfo(torch.float64).eps / torch.finfo(precision).eps
         squares = e.neg_().tolist()
         largest, least = squares[0], squares[-1]
+        if least_share and least < least_share**2 * largest:
+            raise SmallSingularValueError
         if least > loss * largest:
             d = e.sqrt_()
             # Dividing by d multiplies the rounding of the product, and T's own, by this span.
