@@ -293,7 +293,7 @@ def test_two_builders_do_not_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         build_store(tunes(), tmp_path)
 
     monkeypatch.setattr(Worker, "start", second)
-    with pytest.raises(CcalError, match="another process is building"):
+    with pytest.raises(CcalError, match="another process is at work"):
         build_store(tunes(), tmp_path)
 
 

@@ -7,7 +7,7 @@ import json
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from os import PathLike, fspath
 from pathlib import Path
@@ -24,7 +24,7 @@ from ccal.data.music.rendering import MusicSettings, RenderedTune
 from ccal.data.music.store import ARRAYS, FORMAT, MANIFEST, PARTS, SheetAudioStore
 from ccal.data.music.worker import Worker, read_part, wait_for, write_part
 from ccal.errors import CcalError, InputError
-from ccal.files import write_atomically
+from ccal.files import alone_in, write_atomically
 
 __all__ = ["build_store"]
 
@@ -72,7 +72,7 @@ def build_store(
         "settings": asdict(settings),
     }
     where.mkdir(parents=True, exist_ok=True)
-    with _alone(where):
+    with alone_in(where):
         old = SheetAudioStore(where) if (where / MANIFEST).exists() else None
         if old is not None and old.manifest["hash"] == about["hash"]:
             return _with_texts(old, {key: tune.abc for key, tune in zip(keys, tunes, strict=True)})
@@ -89,20 +89,6 @@ def build_store(
 
 def _hash(parts: list[Any]) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
-@contextmanager
-def _alone(where: Path) -> Iterator[None]:
-    """Keep other builders out of the folder."""
-    # Not everywhere; but then there is no fork either, and nothing to build with.
-    import fcntl
-
-    with (where / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise CcalError(f"another process is building the store {str(where)!r}.") from error
-        yield
 
 
 def _with_texts(old: SheetAudioStore, texts: dict[str, str]) -> SheetAudioStore:
