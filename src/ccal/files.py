@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from ccal.errors import CcalError, InputError
 
-__all__ = ["alone_in", "new_file", "write_atomically", "write_described"]
+__all__ = ["alone_in", "intact", "new_file", "write_atomically", "write_described"]
 
 
 def write_atomically(path: Path, *parts: bytes | memoryview) -> None:
@@ -97,6 +97,20 @@ def write_described(
     for stale in folder.glob(f"{key}-*.safetensors"):
         if stale.name != name:
             stale.unlink()
+
+
+def intact(file: Path) -> Path:
+    """A file that `write_described` wrote, if its content has the hash that is in its name."""
+    if not file.is_file():
+        raise ValueError(f"{file.name} is missing; copy it again, or save anew.")
+    with file.open("rb") as content:
+        found = hashlib.file_digest(content, "sha256").hexdigest()
+    if file.stem.rpartition("-")[2] != found[:16]:
+        raise ValueError(
+            f"the content of {file.name} has changed, its hash is now {found[:16]}; copy it "
+            "again, or save anew."
+        )
+    return file
 
 
 def _holds_only(folder: Path, config: str, key: str) -> bool:

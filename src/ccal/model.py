@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 from ccal.cca import CCALayer
 from ccal.encoders import FrontEnd, build_front_end, build_tower, front_end_config, tower_config
 from ccal.errors import CcalError, InputError
-from ccal.files import write_described
+from ccal.files import intact, write_described
 from ccal.hubs import HubCorrection
 from ccal.optional import require
 
@@ -269,7 +268,7 @@ def load(folder: str | os.PathLike[str]) -> DualEncoder:
         )
         if config["hubs"]:
             model.hubs = HubCorrection(**config["hubs"])
-        model.load_state_dict(safetensors.load_file(_intact(source / config["weights"])))
+        model.load_state_dict(safetensors.load_file(intact(source / config["weights"])))
     except (CcalError, ImportError, OSError):
         # A missing package, or a file that may not be read, is no damage, and says so itself.
         raise
@@ -277,17 +276,3 @@ def load(folder: str | os.PathLike[str]) -> DualEncoder:
     except Exception as error:
         raise InputError(f"The model in {str(source)!r} is damaged: {error}") from error
     return model.eval()
-
-
-def _intact(weights: Path) -> Path:
-    """The file of weights, if its content has the hash that `write_described` put in its name."""
-    if not weights.is_file():
-        raise ValueError(f"{weights.name} is missing; copy it again, or save the model anew.")
-    with weights.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if weights.stem.rpartition("-")[2] != found[:16]:
-        raise ValueError(
-            f"the content of {weights.name} has changed, its hash is now {found[:16]}; copy it "
-            "again, or save the model anew."
-        )
-    return weights

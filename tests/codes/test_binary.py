@@ -99,9 +99,12 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=message):
             BinaryCodes.load(tmp_path)
     (tmp_path / "codes.json").write_text(json.dumps(config))
-    (tmp_path / config["heads"]).write_bytes(b"nothing")
-    with pytest.raises(InputError, match="damaged"):
-        BinaryCodes.load(tmp_path)
+    heads = tmp_path / config["heads"]
+    content = heads.read_bytes()
+    for damage in (b"nothing", content[:-1] + bytes([content[-1] ^ 1])):
+        heads.write_bytes(damage)
+        with pytest.raises(InputError, match=r"damaged: the content of heads-\w+.safetensors has"):
+            BinaryCodes.load(tmp_path)
 
 
 def test_other_folders_are_left_alone(tmp_path: Path) -> None:

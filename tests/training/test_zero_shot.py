@@ -197,6 +197,9 @@ def test_what_is_no_zero_shot_model_is_refused(tmp_path: Path) -> None:
     weights.write_bytes(weights.read_bytes()[:-8])
     with pytest.raises(InputError, match="damaged"):
         load_zero_shot(tmp_path / "birds")
+    weights.unlink()
+    with pytest.raises(InputError, match=r"damaged: relatives-\w+.safetensors is missing"):
+        load_zero_shot(tmp_path / "birds")
     config = tmp_path / "birds" / "zero-shot.json"
     content = json.loads(config.read_text())
     config.write_text(json.dumps({**content, "format": 9}))

@@ -10,8 +10,8 @@ from typing import Any
 
 from ccal.codes.heads import Head
 from ccal.codes.packing import check_bits
-from ccal.errors import InputError
-from ccal.files import write_described
+from ccal.errors import CcalError, InputError
+from ccal.files import intact, write_described
 from ccal.optional import require
 
 __all__ = ["read_heads", "write_heads"]
@@ -43,7 +43,7 @@ def read_heads(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
         config = json.loads((source / _CONFIG).read_text())
         if config.pop("format") != _FORMAT:
             raise InputError(f"{str(source)!r} has a format that this version cannot read.")
-        tensors = safetensors.load_file(source / config.pop("heads"))
+        tensors = safetensors.load_file(intact(source / config.pop("heads")))
         heads = {
             name: Head(tensors[f"{view}.weight"], tensors[f"{view}.bias"])
             for view, name in enumerate(config["modalities"])
@@ -53,7 +53,8 @@ def read_heads(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
         widths = {head.weight.shape[1] for head in heads.values()}
         if widths != {config["bits"]}:
             raise InputError(f"{str(source)!r} says {config['bits']} bits, its heads {widths}.")
-    except InputError:
+    except (CcalError, ImportError, OSError):
+        # A missing package, or a file that may not be read, is no damage, and says so itself.
         raise
     # safetensors has an exception of its own, derived from nothing narrower.
     except Exception as error:

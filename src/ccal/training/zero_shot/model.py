@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ccal.data import Pairs
 from ccal.encoders import LinearTower, build_tower, front_end_config, tower_config
-from ccal.errors import InputError
+from ccal.errors import CcalError, InputError
 from ccal.evaluation import ClassReport
 from ccal.files import write_atomically
 from ccal.model import DualEncoder, Items, load
@@ -125,12 +125,16 @@ def load_zero_shot(folder: str | os.PathLike[str]) -> ZeroShot:
                 f"{str(source)!r} has format {config['format']!r}; this version reads {_FORMAT}."
             )
         relatives = build_tower(config["relatives"])
-        relatives.load_state_dict(safetensors.load_file(source / config["weights"]))
+        weights = source / config["weights"]
+        if not weights.is_file():
+            raise ValueError(f"{weights.name} is missing; copy it again, or save anew.")
+        relatives.load_state_dict(safetensors.load_file(weights))
         model, neighbours = load(source / config["model"]), config["neighbours"]
         if not isinstance(relatives, LinearTower) or type(neighbours) is not int or neighbours < 1:
             raise InputError(f"{source / _CONFIG}: relatives or neighbours are not what they were.")
         return ZeroShot(model, relatives.eval().requires_grad_(False), neighbours, config["facts"])
-    except InputError:
+    except (CcalError, ImportError, OSError):
+        # A missing package, or a file that may not be read, is no damage, and says so itself.
         raise
     # safetensors has an exception of its own, derived from nothing narrower.
     except Exception as error:
