@@ -176,6 +176,50 @@ def test_float32_gradient_is_close_to_float64(name: str, settings: Settings) -> 
     assert statistics.median(errors) < 1e-4
 
 
+@pytest.mark.parametrize("scale", [1.0, 100.0])
+@pytest.mark.parametrize("relative_ridge", [False, True])
+@pytest.mark.parametrize("aligned", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_views_short_of_different_ranks(
+    dtype: torch.dtype, aligned: bool, relative_ridge: bool, scale: float
+) -> None:
+    """Axes left without partner have correlations of rounding, which nothing is divided by."""
+    settings = Settings(aligned=aligned, relative_ridge=relative_ridge, k=32)
+    x, y = (scale * view.to(dtype) for view in correlated_views(500, 32, 32))
+    turn_x, turn_y = (view.roll(7, 0) for view in (x, y))
+    for view in (x, turn_x):
+        view[:, -8:] = view[:, :8]
+    for view in (y, turn_y):
+        view[:, -5:] = view[:, :5]
+    gx, gy = gradients(x, y, settings)
+
+    def loss(step: float) -> float:
+        moved = x.double() + step * turn_x.double(), y.double() + step * turn_y.double()
+        batch = batch_cca(*moved, settings)
+        return ranking_loss(batch.x, batch.y).item()
+
+    slope = (loss(1e-6) - loss(-1e-6)) / 2e-6
+    found = (gx * turn_x).sum() + (gy * turn_y).sum()
+    assert found.item() == pytest.approx(slope, rel=2e-3)
+    # The difference of two copies is a feature that may be whitened by 1 / sqrt(ridge).
+    size = sum(g.norm().item() * view.norm().item() for g, view in ((gx, x), (gy, y)))
+    assert size < 100 * scale
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rarely_active_units(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    cause, loads, noise = (
+        torch.randn(*shape, generator=generator) for shape in ((500, 1), (2, 1, 128), (2, 500, 128))
+    )
+    x, y = torch.relu(cause @ loads + 0.3 * noise - 2)
+    settings = Settings(aligned=True, k=128)
+    exact = gradients(x.double(), y.double(), settings)
+    for value, target in zip(gradients(x, y, settings), exact, strict=True):
+        assert target.norm() < 1
+        assert value.norm() < 1
+
+
 def test_newton_schulz_equals_eigh() -> None:
     x, y = correlated_views(500, 32, 32, dtype=torch.float32)
     eigh = gradients(x, y, Settings(aligned=True, k=32))

@@ -78,7 +78,7 @@ def _frames(
     white: Whitened, s: Settings, precision: torch.dtype, least_share: float = 0.0
 ) -> _Frames:
     """Frames, correlations, and what the backward needs to divide by d_i + d_j."""
-    Wx, Wy, T = white.Wx, white.Wy, white.T
+    Wx, Wy, T, noise = white.Wx, white.Wy, white.T, white.noise
     if s.newton_schulz:
         T = T.double()
         Q = polar_factor_newton_schulz(T)
@@ -87,8 +87,8 @@ def _frames(
         if defect.abs().max().item() < _UNFINISHED:
             return _Frames(Wx.mT @ Q.to(Wx), Wy.mT, T.new_zeros(len(T)), Q.mT @ T, True)
     if s.aligned:
-        return _Frames(*aligned_frames(Wx, Wy, T, precision, least_share), False)
-    A, B, d = canonical_frames(Wx, Wy, T, precision, least_share)
+        return _Frames(*aligned_frames(Wx, Wy, T, precision, least_share, noise), False)
+    A, B, d = canonical_frames(Wx, Wy, T, precision, least_share, noise)
     return _Frames(A, B, d, Wx.new_empty(0), False)
 
 

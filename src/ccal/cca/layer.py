@@ -14,7 +14,7 @@ from ccal import distributed
 from ccal.cca.checks import check_number, check_pair, check_view, ridge_pair
 from ccal.cca.newton_schulz import Solver, fastest_solver
 from ccal.cca.operators import BatchCCA, batch_cca
-from ccal.cca.projections import add_ridge, aligned_frames, canonical_frames, whitening
+from ccal.cca.projections import add_ridge, aligned_frames, canonical_frames, reach, whitening
 from ccal.cca.settings import Settings
 from ccal.cca.statistics import Covariances, streamed
 from ccal.cca.stored import project
@@ -208,7 +208,8 @@ class CCALayer(nn.Module):
         yy = add_ridge(cov.yy, self.ridge_y, relative=self.relative_ridge)
         frames = aligned_frames if self.coordinates == "aligned" else canonical_frames
         Wx, Wy = whitening(xx), whitening(yy)
-        A, B, d, *_ = frames(Wx, Wy, Wx @ cov.xy @ Wy.mT)
+        noise = reach(Wx, xx), reach(Wy, yy)
+        A, B, d, *_ = frames(Wx, Wy, Wx @ cov.xy @ Wy.mT, noise=noise)
         return A, B, d
 
     def _settings(self, device: torch.device) -> Settings:

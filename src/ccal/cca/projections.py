@@ -20,6 +20,7 @@ __all__ = [
     "add_ridge",
     "canonical_projections",
     "polar_factor",
+    "reach",
     "ridge_floor",
     "whitened_cross_covariance",
     "whitening",
@@ -58,6 +59,11 @@ def whitening(cov: Tensor, identity: Tensor | None = None) -> Tensor:
     upper, _ = torch.linalg.cholesky_ex(cov, upper=True, check_errors=True)
     W: Tensor = torch.linalg.solve_triangular(upper, identity, upper=True, left=False).mT
     return W
+
+
+def reach(W: Tensor, cov: Tensor) -> Tensor:
+    """(d,): how large the terms are that cancel in the whitened features, whose size is 1."""
+    return W.double().abs() @ cov.diagonal().double().sqrt()
 
 
 def whitened_cross_covariance(xx: Tensor, yy: Tensor, xy: Tensor) -> Tensor:
@@ -113,12 +119,13 @@ def canonical_frames(
     T: Tensor,
     precision: torch.dtype = torch.float64,
     least_share: float = 0.0,
+    noise: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Square canonical frames A (d_x, d_x), B (d_y, d_y) and correlations; no gradient.
 
     T is decomposed to `precision`; the frames come in the dtype of `Wx` and `Wy`.
     """
-    U, d, V = singular_frames(T, precision, least_share=least_share)
+    U, d, V = singular_frames(T, precision, least_share=least_share, noise=noise)
     return *fix_signs(Wx.mT @ U.to(Wx), Wy.mT @ V.to(Wy)), d
 
 
@@ -128,10 +135,11 @@ def aligned_frames(
     T: Tensor,
     precision: torch.dtype = torch.float64,
     least_share: float = 0.0,
+    noise: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Frames A = Wx' Q and B = Wy', correlations, and V, which turns them canonical; d_x = d_y."""
     frames = polar_frames(T) if T.dtype == torch.float32 else None
-    U, d, V = frames or singular_frames(T, precision, least_share=least_share)
+    U, d, V = frames or singular_frames(T, precision, least_share=least_share, noise=noise)
     V = V.to(Wx)
     return Wx.mT @ (U.to(Wx) @ V.mT), Wy.mT, d, V
 
@@ -142,7 +150,8 @@ class _CanonicalProjections(torch.autograd.Function):
         ctx: Any, xx: Tensor, yy: Tensor, xy: Tensor, k: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         Wx, Wy = whitening(xx), whitening(yy)
-        A, B, d = canonical_frames(Wx, Wy, Wx @ xy @ Wy.mT)
+        noise = reach(Wx, xx), reach(Wy, yy)
+        A, B, d = canonical_frames(Wx, Wy, Wx @ xy @ Wy.mT, noise=noise)
         ctx.save_for_backward(A, B, d)
         ctx.k = k
         return A[:, :k].clone(), B[:, :k].clone(), d[:k].to(A, copy=True)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ccal.cca.projections import ridge_floor, whitening
+from ccal.cca.projections import reach, ridge_floor, whitening
 from ccal.cca.settings import Settings
 from ccal.cca.statistics import Moments
 from ccal.errors import InputError
@@ -70,6 +70,7 @@ class Whitened(NamedTuple):
     Wx: Tensor
     Wy: Tensor
     T: Tensor
+    noise: tuple[Tensor, Tensor] | None  # rounding in T, as `singular_frames` wants it
     share_x: float
     share_y: float
     well_conditioned: bool
@@ -123,6 +124,7 @@ def whitened(
         and _amplification(Wy, yy, means[1]) < _CONDITION_LIMIT
     )
     T = Wx @ xy @ Wy.mT
+    noise = (reach(Wx, xx), reach(Wy, yy)) if T.dtype == torch.float64 else None
     return Whitened(
         samples,
         momentum,
@@ -133,6 +135,7 @@ def whitened(
         Wx,
         Wy,
         T,
+        noise,
         share_x,
         share_y,
         well_conditioned,
