@@ -206,6 +206,23 @@ def test_views_short_of_different_ranks(
     assert size < 100 * scale
 
 
+@pytest.mark.parametrize("least", [1e-2, 1e-3, 1e-4, 1e-5, 1e-6])
+@pytest.mark.parametrize("swap", [False, True])
+def test_float32_with_a_small_correlation_and_different_dimensions(
+    least: float, swap: bool
+) -> None:
+    basis = torch.linalg.qr(
+        torch.randn(200, 10, dtype=torch.float64).index_fill_(1, torch.tensor([0]), 1.0)
+    ).Q[:, 1:]
+    rho = torch.tensor([0.9, 0.5, least]).double()
+    x, y = basis[:, :6], basis[:, :3] * rho + basis[:, 6:] * (1 - rho**2).sqrt()
+    x, y = (14 * view.float() for view in ((y, x) if swap else (x, y)))
+    settings = Settings(k=3, ridge_x=1e-6, ridge_y=1e-6)
+    exact = gradients(x.double(), y.double(), settings)
+    for value, target in zip(gradients(x, y, settings), exact, strict=True):
+        assert relative_error(value, target) < 1e-3
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_rarely_active_units(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)

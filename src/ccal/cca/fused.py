@@ -35,6 +35,9 @@ __all__ = ["Facts", "Pass", "backward_pass", "forward_pass"]
 # Correlations below this share of the largest are lost in the error of float32 covariances.
 _SMALL = 1e-4
 
+# The same where one view has more axes: what turns those is divided by one correlation, not by two.
+_SMALL_ALONE = 1e-2
+
 # Largest entry of Q'Q - I for a polar factor Q that the iteration has found in all directions.
 _UNFINISHED = 1e-6
 
@@ -93,9 +96,10 @@ def _frames(
 
 
 def _small_correlations(frames: _Frames) -> bool:
-    """Whether one is below the share `_SMALL` of the largest."""
+    """Whether one is a share of the largest that counts as small."""
     if not frames.iterated:
-        return frames.d[-1].item() < _SMALL * frames.d[0].item()
+        share = _SMALL if len(frames.A) == len(frames.B) else _SMALL_ALONE
+        return frames.d[-1].item() < share * frames.d[0].item()
     # H = V diag(d) V' stays positive definite without that much. Its diagonal is at most d_1.
     rest = frames.divisor.clone()
     diagonal = rest.diagonal()

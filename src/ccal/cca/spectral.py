@@ -195,6 +195,11 @@ def canonical_gradients(
         W[:k, :k] = torch.where(close & alive & alive[:, None], rotation, W[:k, :k])
         W.diagonal().zero_()
     W += divide_by_sums(_antisymmetric(P - R), d)
+    if d_x != d_y:
+        # An axis that only one view has turns that view's axes alone: gap and sum are the same.
+        r, alone = min(d_x, d_y), _antisymmetric(P if d_x > d_y else -R)
+        inverse = torch.where(d[:r] > 64 * torch.finfo(P.dtype).eps * d[0], 2 / d[:r], 0).to(P)
+        W[r:, :r], W[:r, r:] = alone[r:, :r] * inverse, alone[:r, r:] * inverse[:, None]
     W.diagonal().add_(grad_d.to(P.dtype))
     weights = d.to(P.dtype)
     Mx = _symmetric(P + W * weights)
