@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from ccal.cca import CCALayer
-from ccal.errors import InputError, NotFittedError, SmallBatchWarning
+from ccal.errors import CcalError, InputError, NotFittedError, SmallBatchWarning
 from ccal.losses import PairwiseRankingLoss
+from tests.compiler import needs_cpp
 from tests.reference import algorithm_1, correlated_views, cosines
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -164,6 +166,28 @@ def test_running_statistics_are_the_exponential_average() -> None:
     torch.testing.assert_close(layer.get_buffer("running_xx"), expected)
 
 
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpoints(reentrant: bool) -> None:
+    x, y = correlated_views(50, 3, 3)
+    x.requires_grad_()
+    (expected,) = torch.autograd.grad(nn.functional.cosine_similarity(*CCALayer(3)(x, y)).sum(), x)
+    again = checkpoint(CCALayer(3), x, y, use_reentrant=reentrant)
+    nn.functional.cosine_similarity(*again).sum().backward()
+    torch.testing.assert_close(x.grad, expected)
+    # The second time it would not go on from where the first did.
+    running = checkpoint(CCALayer(3, momentum=0.5), x, y, use_reentrant=reentrant)
+    with pytest.raises(CcalError, match="leave the layer outside of checkpoint"):
+        nn.functional.cosine_similarity(*running).sum().backward()
+
+
+def test_samples_whose_squares_vanish_in_float32() -> None:
+    x, y = (1e-22 * view for view in correlated_views(100, 3, 3))
+    layer, exact = (CCALayer(3, relative_ridge=True) for _ in range(2))
+    layer(x.float(), y.float())
+    exact(x, y)
+    torch.testing.assert_close(layer.correlations, exact.correlations, rtol=1e-5, atol=0)
+
+
 @pytest.mark.parametrize("via", ["state_dict", "torch.save", "deepcopy", "pickle", "safetensors"])
 def test_nothing_is_lost_in_a_copy(
     via: str, layer: CCALayer, views: tuple[Tensor, Tensor], tmp_path: Path
@@ -266,6 +290,7 @@ def test_compiled_evaluation_is_checked() -> None:
     torch.testing.assert_close(*gradients)
 
 
+@needs_cpp
 def test_torch_compile_with_inductor(views: tuple[Tensor, Tensor]) -> None:
     model = nn.Sequential(nn.Linear(6, 6))
     layer = CCALayer(6)

@@ -545,3 +545,17 @@ def test_score_needs_rows() -> None:
     X, Y = pairs()
     with pytest.raises(InputError, match="got 0 rows"):
         CCA(2).fit(X, Y).score(X[:0], Y[:0])
+
+
+def test_masked_values_are_refused() -> None:
+    X, Y = pairs()
+    with pytest.raises(InputError, match="X has masked values"):
+        CCA().fit(np.ma.masked_greater(X, 4), Y)
+    CCA().fit(np.ma.masked_array(X), Y)
+
+
+def test_one_pair_is_not_yet_a_fit() -> None:
+    X, Y = pairs()
+    cca = CCA().partial_fit(X[:1], Y[:1])
+    assert not hasattr(cca, "correlations_")
+    assert hasattr(cca.partial_fit(X[1:], Y[1:]), "correlations_")

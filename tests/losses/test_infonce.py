@@ -13,6 +13,7 @@ from torch import Tensor
 from ccal.errors import InputError
 from ccal.losses import InfoNCELoss
 from ccal.losses.common import Direction
+from tests.compiler import needs_cpp
 from tests.losses.references import (
     HALF,
     LABELS,
@@ -146,6 +147,31 @@ def test_compiles_without_graph_breaks(learnable: bool, labels: Tensor | None) -
         loss_and_grads(lambda x, y: loss(x, y, labels), x, y),
         1e-6,
     )
+
+
+@needs_cpp
+def test_compiled_twice_before_one_backward() -> None:
+    x, y = pairs(dtype=torch.float32)
+    loss = InfoNCELoss(learnable=True)
+    torch.compiler.reset()
+    compiled = torch.compile(loss)
+    (compiled(x, y) + compiled(y, x)).backward()
+    twice = loss.log_scale.grad.clone()  # type: ignore[union-attr]
+    loss.zero_grad()
+    loss(x, y).backward()
+    torch.testing.assert_close(twice, 2 * loss.log_scale.grad)  # type: ignore[union-attr,operator]
+
+
+def test_a_compiled_loss_holds_the_limit_too() -> None:
+    x, y = pairs(dtype=torch.float32)
+    loss = InfoNCELoss(learnable=True)
+    with torch.no_grad():
+        loss.log_scale.fill_(9.0)  # type: ignore[union-attr]
+    torch.compiler.reset()
+    compiled = torch.compile(loss, backend="aot_eager")(x, y)
+    torch.testing.assert_close(compiled, InfoNCELoss(temperature=0.01)(x, y))
+    compiled.backward()
+    assert loss.log_scale.grad != 0  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

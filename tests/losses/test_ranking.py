@@ -419,3 +419,9 @@ def test_prints_its_options() -> None:
     assert repr(PairwiseRankingLoss(margin=0.2, negatives="hardest")) == (
         "PairwiseRankingLoss(margin=0.2, direction='x->y', reduction='mean', negatives='hardest')"
     )
+
+
+def test_embeddings_beyond_the_range_of_their_norm_show() -> None:
+    x = torch.randn(4, 3)
+    assert PairwiseRankingLoss()(1e15 * x, x).isfinite()
+    assert PairwiseRankingLoss()(1e25 * x, x).isnan()

@@ -80,3 +80,9 @@ def test_bad_arguments() -> None:
         TraceNormLoss(k=5)(torch.randn(9, 3), torch.randn(9, 2))
     with pytest.raises(InputError, match="at least 2 samples"):
         TraceNormLoss()(torch.randn(1, 3), torch.randn(1, 3))
+
+
+def test_mixed_precisions_give_the_finer() -> None:
+    x, y = correlated_views(50, 3, 3)
+    assert TraceNormLoss()(x, y.float()).dtype == torch.float64
+    assert TraceNormLoss()(x.float(), y).dtype == torch.float64

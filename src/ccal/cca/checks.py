@@ -16,6 +16,7 @@ __all__ = [
     "check_number",
     "check_pair",
     "check_view",
+    "refuse_recomputation",
     "refuse_second_derivative",
     "ridge_pair",
 ]
@@ -85,6 +86,15 @@ def ridge_pair(ridge: float | Sequence[float]) -> tuple[float, float]:
             f"ridge must be non-negative and finite, one number or a pair (x, y), got {ridge!r}."
         )
     return float(pair[0]), float(pair[1])
+
+
+def refuse_recomputation() -> None:
+    """Called in a forward that changes what it starts from: checkpoints run it again."""
+    if not torch.compiler.is_compiling() and torch._C._current_graph_task_id() >= 0:
+        raise CcalError(
+            "CCALayer with momentum < 1 goes on from the statistics of former batches, which "
+            "computing a batch again would change; leave the layer outside of checkpoint()."
+        )
 
 
 def refuse_second_derivative(name: str) -> None:

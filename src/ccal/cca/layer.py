@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ccal import distributed
-from ccal.cca.checks import check_number, check_pair, check_view, ridge_pair
+from ccal.cca.checks import check_number, check_pair, check_view, refuse_recomputation, ridge_pair
 from ccal.cca.newton_schulz import Solver, fastest_solver
 from ccal.cca.operators import BatchCCA, batch_cca
 from ccal.cca.projections import add_ridge, aligned_frames, canonical_frames, reach, whitening
@@ -163,6 +163,7 @@ class CCALayer(nn.Module):
             self._warn_if_small(len(x))
         running = []
         if self.momentum < 1:
+            refuse_recomputation()
             running = [self.get_buffer(name) for name in (*_RUNNING, "running_batches")]
         settings = self._settings(x.device)
         batch = batch_cca(x, y, settings, running)

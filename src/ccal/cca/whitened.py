@@ -36,17 +36,20 @@ def centre_exactly(view: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
     return centred - rest, mean + rest
 
 
-def _add_ridge(cov: Tensor, ridge: float, relative: bool) -> float:
-    """Add the ridge in place; returns the share of the mean variance in it, for the gradient."""
+def _add_ridge(cov: Tensor, ridge: float, relative: bool) -> tuple[float, bool]:
+    """Add the ridge in place; the share of the mean variance in it, for the gradient.
+
+    And whether there is any variance that the dtype can hold.
+    """
     floor = ridge_floor(cov)
     amount, share = ridge, 0.0
     diagonal = cov.diagonal()
+    variance = diagonal.mean().item()
     if relative or ridge < floor:
-        variance = diagonal.mean().item()
         amount = max(ridge * variance if relative else ridge, floor)
         share = amount / variance if variance and (relative or amount == floor) else 0.0
     diagonal.add_(amount)
-    return share
+    return share, variance > 1e8 * torch.finfo(cov.dtype).tiny
 
 
 def _amplification(W: Tensor, cov: Tensor, mean: Tensor) -> float:
@@ -115,12 +118,14 @@ def whitened(
         shift_x, shift_y = batch_x - statistics[0], batch_y - statistics[1]
         kept = [cov.clone() for cov in statistics[2:]]
     mean_x, mean_y, xx, yy, xy = statistics
-    share_x = _add_ridge(xx, s.ridge_x, bool(s.relative_ridge))
-    share_y = _add_ridge(yy, s.ridge_y, bool(s.relative_ridge))
+    share_x, varied_x = _add_ridge(xx, s.ridge_x, bool(s.relative_ridge))
+    share_y, varied_y = _add_ridge(yy, s.ridge_y, bool(s.relative_ridge))
     identity = torch.eye(len(xx), dtype=xx.dtype, device=xx.device)
     Wx, Wy = whitening(xx, identity), whitening(yy, identity if len(xx) == len(yy) else None)
     well_conditioned = (
-        _amplification(Wx, xx, means[0]) < _CONDITION_LIMIT
+        varied_x
+        and varied_y
+        and _amplification(Wx, xx, means[0]) < _CONDITION_LIMIT
         and _amplification(Wy, yy, means[1]) < _CONDITION_LIMIT
     )
     T = Wx @ xy @ Wy.mT

@@ -69,9 +69,12 @@ def working_dtype(x: Tensor, y: Tensor) -> torch.dtype:
 
 
 def inverse_norms(x: Tensor) -> Tensor:
-    """(n, k) -> (n, 1): one over the length of each row, 0 for a row without direction."""
+    """(n, k) -> (n, 1): one over the length of each row, 0 for a row without direction.
+
+    A length beyond the range of the dtype gives NaN: cosines of 0 would hide that a model diverged.
+    """
     norms = torch.linalg.vector_norm(x, dim=1, keepdim=True)
-    return torch.div(norms > EPS, norms.clamp_min(EPS))
+    return torch.div(norms > EPS, norms.clamp_min(EPS)).add_(norms, alpha=0)
 
 
 class _Scores(torch.autograd.Function):

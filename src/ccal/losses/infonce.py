@@ -96,11 +96,15 @@ class InfoNCELoss(nn.Module):
         """One over the current temperature."""
         if self.log_scale is None:
             return 1 / self.temperature
-        # Held in place: a clamp inside the graph has no gradient beyond its limit, so a
-        # temperature that once went too low could never come back.
-        with torch.no_grad():
-            self.log_scale.clamp_(max=math.log(MAX_SCALE))
-        return self.log_scale.to(dtype).exp()
+        # A clamp inside the graph has no gradient beyond its limit, so a temperature that once went
+        # too low could never come back. So the excess is taken off outside of it, for good where
+        # no compiled graph holds the parameter.
+        excess = (self.log_scale.detach() - math.log(MAX_SCALE)).clamp_min(0)
+        if not torch.compiler.is_compiling():
+            with torch.no_grad():
+                self.log_scale.sub_(excess)
+            excess.zero_()
+        return (self.log_scale - excess).to(dtype).exp()
 
     def extra_repr(self) -> str:
         """The options and the current temperature, for print(module)."""

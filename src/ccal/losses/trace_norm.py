@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from ccal.cca.checks import check_pair, ridge_pair
 from ccal.cca.operators import batch_cca
 from ccal.cca.settings import Settings
 from ccal.errors import InputError
+from ccal.losses.common import working_dtype
 
 __all__ = ["TraceNormLoss"]
 
@@ -74,4 +74,4 @@ class TraceNormLoss(nn.Module):
             raise InputError(f"k = {k} correlations were asked for, but the views have {limit}.")
         correlations = batch_cca(x, y, self._settings).correlations[:k]
         total = correlations.sum() if self.reduction == "sum" else correlations.mean()
-        return -total.to(torch.promote_types(x.dtype, torch.float32))
+        return -total.to(working_dtype(x, y))

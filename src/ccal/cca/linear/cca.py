@@ -223,7 +223,12 @@ class CCA(Estimator):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             if not self.__sklearn_is_fitted__():
                 raise AttributeError(f"{name} is known only after fit(X, Y).")
-            return getattr(self._learned(), name.removesuffix("_"))
+            try:
+                learned = self._learned()
+            except InputError as error:
+                # Pairs too few to solve for: to hasattr, that is an attribute not yet there.
+                raise AttributeError(str(error)) from error
+            return getattr(learned, name.removesuffix("_"))
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._solution is not None or self._moments is not None

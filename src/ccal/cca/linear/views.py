@@ -100,6 +100,8 @@ def open_view(data: Any, name: str, dim: int | None = None) -> View:
     """
     if data is None:
         raise InputError(f"{name} is missing: got None, expected a matrix (samples, features).")
+    if np.ma.is_masked(data):
+        raise InputError(f"{name} has masked values; fill them, or leave their samples out.")
     if hasattr(data, "toarray"):
         raise InputError(f"{name} is a sparse matrix; pass {name}.toarray().")
     if isinstance(data, Tensor):
