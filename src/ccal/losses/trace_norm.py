@@ -40,6 +40,7 @@ class TraceNormLoss(nn.Module):
         reduction: "sum" (the paper's) or "mean" over the k correlations (its released code's).
         sync: compute statistics over all torch.distributed ranks.
 
+    >>> import torch
     >>> x = torch.randn(1000, 3, generator=torch.Generator().manual_seed(0))
     >>> round(TraceNormLoss()(x, 2 * x).item(), 2)
     -3.0
