@@ -176,17 +176,18 @@ def test_float32_gradient_is_close_to_float64(name: str, settings: Settings) -> 
     assert statistics.median(errors) < 1e-4
 
 
+@pytest.mark.parametrize("shift", [1, 7, 40])
 @pytest.mark.parametrize("scale", [1.0, 100.0])
 @pytest.mark.parametrize("relative_ridge", [False, True])
 @pytest.mark.parametrize("aligned", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_views_short_of_different_ranks(
-    dtype: torch.dtype, aligned: bool, relative_ridge: bool, scale: float
+    dtype: torch.dtype, aligned: bool, relative_ridge: bool, scale: float, shift: int
 ) -> None:
     """Axes left without partner have correlations of rounding, which nothing is divided by."""
     settings = Settings(aligned=aligned, relative_ridge=relative_ridge, k=32)
     x, y = (scale * view.to(dtype) for view in correlated_views(500, 32, 32))
-    turn_x, turn_y = (view.roll(7, 0) for view in (x, y))
+    turn_x, turn_y = (view.roll(shift, 0) for view in (x, y))
     for view in (x, turn_x):
         view[:, -8:] = view[:, :8]
     for view in (y, turn_y):
