@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from ccal.errors import CcalError, InputError
 
-__all__ = ["alone_in", "intact", "new_file", "write_atomically", "write_described"]
+__all__ = ["alone_in", "intact", "named_by_hash", "new_file", "write_atomically", "write_described"]
 
 
 def write_atomically(path: Path, *parts: bytes | memoryview) -> None:
@@ -89,7 +89,7 @@ def write_described(
     """
     if folder.exists() and not (folder.is_dir() and _holds_only(folder, config, key)):
         raise InputError(f"{str(folder)!r} exists and holds other things; nothing was written.")
-    name = f"{key}-{hashlib.sha256(content).hexdigest()[:16]}.safetensors"
+    name = named_by_hash(key, content)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / name, content)
     text = json.dumps({**about, key: name}, indent=1) + "\n"
@@ -99,8 +99,13 @@ def write_described(
             stale.unlink()
 
 
+def named_by_hash(key: str, content: bytes) -> str:
+    """The name of a file of weights, by which `intact` knows whether it still holds them."""
+    return f"{key}-{hashlib.sha256(content).hexdigest()[:16]}.safetensors"
+
+
 def intact(file: Path) -> Path:
-    """A file that `write_described` wrote, if its content has the hash that is in its name."""
+    """A file of weights, if its content has the hash that is in its name."""
     if not file.is_file():
         raise ValueError(f"{file.name} is missing; copy it again, or save anew.")
     with file.open("rb") as content:

@@ -20,12 +20,14 @@ from torch import Tensor
 from ccal import distributed
 from ccal.cca.checks import check_finite
 from ccal.cca.newton_schulz import polar_factor_newton_schulz
+from ccal.cca.polar_frames import polar_frames
 from ccal.cca.projections import aligned_frames, canonical_frames
 from ccal.cca.settings import Settings
 from ccal.cca.spectral import (
     SmallSingularValueError,
     aligned_gradients,
     canonical_gradients,
+    singular_frames,
 )
 from ccal.cca.whitened import Whitened, centre, centre_exactly, whitened
 from ccal.errors import InputError
@@ -81,7 +83,7 @@ def _frames(
     white: Whitened, s: Settings, precision: torch.dtype, least_share: float = 0.0
 ) -> _Frames:
     """Frames, correlations, and what the backward needs to divide by d_i + d_j."""
-    Wx, Wy, T, noise = white.Wx, white.Wy, white.T, white.noise
+    Wx, Wy, T = white.Wx, white.Wy, white.T
     if s.newton_schulz:
         T = T.double()
         Q = polar_factor_newton_schulz(T)
@@ -89,10 +91,12 @@ def _frames(
         defect = (Q.mT @ Q).sub_(torch.eye(len(Q), dtype=Q.dtype, device=Q.device))
         if defect.abs().max().item() < _UNFINISHED:
             return _Frames(Wx.mT @ Q.to(Wx), Wy.mT, T.new_zeros(len(T)), Q.mT @ T, True)
+    found = polar_frames(T) if s.aligned and T.dtype == torch.float32 else None
+    if found is None:
+        found = singular_frames(T, precision, least_share=least_share, noise=white.noise)
     if s.aligned:
-        return _Frames(*aligned_frames(Wx, Wy, T, precision, least_share, noise), False)
-    A, B, d = canonical_frames(Wx, Wy, T, precision, least_share, noise)
-    return _Frames(A, B, d, Wx.new_empty(0), False)
+        return _Frames(*aligned_frames(Wx, Wy, found), False)
+    return _Frames(*canonical_frames(Wx, Wy, found), Wx.new_empty(0), False)
 
 
 def _small_correlations(frames: _Frames) -> bool:

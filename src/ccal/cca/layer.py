@@ -16,6 +16,7 @@ from ccal.cca.newton_schulz import Solver, fastest_solver
 from ccal.cca.operators import BatchCCA, batch_cca
 from ccal.cca.projections import add_ridge, aligned_frames, canonical_frames, reach, whitening
 from ccal.cca.settings import Settings
+from ccal.cca.spectral import singular_frames
 from ccal.cca.statistics import Covariances, streamed
 from ccal.cca.stored import project
 from ccal.errors import InputError, SmallBatchWarning
@@ -207,10 +208,10 @@ class CCALayer(nn.Module):
     def _solve(self, cov: Covariances) -> tuple[Tensor, Tensor, Tensor]:
         xx = add_ridge(cov.xx, self.ridge_x, relative=self.relative_ridge)
         yy = add_ridge(cov.yy, self.ridge_y, relative=self.relative_ridge)
-        frames = aligned_frames if self.coordinates == "aligned" else canonical_frames
         Wx, Wy = whitening(xx), whitening(yy)
-        noise = reach(Wx, xx), reach(Wy, yy)
-        A, B, d, *_ = frames(Wx, Wy, Wx @ cov.xy @ Wy.mT, noise=noise)
+        frames = singular_frames(Wx @ cov.xy @ Wy.mT, noise=(reach(Wx, xx), reach(Wy, yy)))
+        solve = aligned_frames if self.coordinates == "aligned" else canonical_frames
+        A, B, d, *_ = solve(Wx, Wy, frames)
         return A, B, d
 
     def _settings(self, device: torch.device) -> Settings:

@@ -12,8 +12,12 @@ import torch
 from torch import Tensor
 
 from ccal.cca.checks import refuse_second_derivative
-from ccal.cca.polar_frames import polar_frames
-from ccal.cca.spectral import canonical_gradients, divide_by_sums, singular_frames
+from ccal.cca.spectral import (
+    SingularFrames,
+    canonical_gradients,
+    divide_by_sums,
+    singular_frames,
+)
 from ccal.errors import InputError
 
 __all__ = [
@@ -114,32 +118,21 @@ def fix_signs(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def canonical_frames(
-    Wx: Tensor,
-    Wy: Tensor,
-    T: Tensor,
-    precision: torch.dtype = torch.float64,
-    least_share: float = 0.0,
-    noise: tuple[Tensor, Tensor] | None = None,
+    Wx: Tensor, Wy: Tensor, frames: SingularFrames
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Square canonical frames A (d_x, d_x), B (d_y, d_y) and correlations; no gradient.
 
-    T is decomposed to `precision`; the frames come in the dtype of `Wx` and `Wy`.
+    `frames` are those of T; the result comes in the dtype of `Wx` and `Wy`.
     """
-    U, d, V = singular_frames(T, precision, least_share=least_share, noise=noise)
+    U, d, V = frames
     return *fix_signs(Wx.mT @ U.to(Wx), Wy.mT @ V.to(Wy)), d
 
 
 def aligned_frames(
-    Wx: Tensor,
-    Wy: Tensor,
-    T: Tensor,
-    precision: torch.dtype = torch.float64,
-    least_share: float = 0.0,
-    noise: tuple[Tensor, Tensor] | None = None,
+    Wx: Tensor, Wy: Tensor, frames: SingularFrames
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Frames A = Wx' Q and B = Wy', correlations, and V, which turns them canonical; d_x = d_y."""
-    frames = polar_frames(T) if T.dtype == torch.float32 else None
-    U, d, V = frames or singular_frames(T, precision, least_share=least_share, noise=noise)
+    U, d, V = frames
     V = V.to(Wx)
     return Wx.mT @ (U.to(Wx) @ V.mT), Wy.mT, d, V
 
@@ -150,8 +143,8 @@ class _CanonicalProjections(torch.autograd.Function):
         ctx: Any, xx: Tensor, yy: Tensor, xy: Tensor, k: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         Wx, Wy = whitening(xx), whitening(yy)
-        noise = reach(Wx, xx), reach(Wy, yy)
-        A, B, d = canonical_frames(Wx, Wy, Wx @ xy @ Wy.mT, noise=noise)
+        frames = singular_frames(Wx @ xy @ Wy.mT, noise=(reach(Wx, xx), reach(Wy, yy)))
+        A, B, d = canonical_frames(Wx, Wy, frames)
         ctx.save_for_backward(A, B, d)
         ctx.k = k
         return A[:, :k].clone(), B[:, :k].clone(), d[:k].to(A, copy=True)

@@ -97,13 +97,13 @@ class InfoNCELoss(nn.Module):
         if self.log_scale is None:
             return 1 / self.temperature
         # A clamp inside the graph has no gradient beyond its limit, so a temperature that once went
-        # too low could never come back. So the excess is taken off outside of it, for good where
-        # no compiled graph holds the parameter.
-        excess = (self.log_scale.detach() - math.log(MAX_SCALE)).clamp_min(0)
+        # too low could never come back. A compiled graph may hold the parameter, which is then left
+        # as it is.
+        limit = math.log(MAX_SCALE)
         if not torch.compiler.is_compiling():
             with torch.no_grad():
-                self.log_scale.sub_(excess)
-            excess.zero_()
+                self.log_scale.clamp_(max=limit)
+        excess = (self.log_scale.detach() - limit).clamp_min(0)
         return (self.log_scale - excess).to(dtype).exp()
 
     def extra_repr(self) -> str:

@@ -17,7 +17,7 @@ from ccal.data import Pairs
 from ccal.encoders import LinearTower, build_tower, front_end_config, tower_config
 from ccal.errors import CcalError, InputError
 from ccal.evaluation import ClassReport
-from ccal.files import write_atomically
+from ccal.files import intact, named_by_hash, write_atomically
 from ccal.model import DualEncoder, Items, load
 from ccal.neighbours import mean_of_neighbours
 from ccal.optional import require
@@ -26,7 +26,7 @@ from ccal.training.zero_shot.scoring import evaluate_zero_shot
 
 __all__ = ["ZeroShot", "load_zero_shot"]
 
-_CONFIG, _FORMAT, _BATCH = "zero-shot.json", 1, 1024
+_CONFIG, _FORMAT, _BATCH = "zero-shot.json", 2, 1024
 
 
 @dataclass(frozen=True)
@@ -94,21 +94,22 @@ class ZeroShot:
             for part in (self.relatives, self.model)
         )
         words = {n: front_end_config(f) for n, f in self.model.front_ends.items()}
-        whole = hashlib.sha256(weights + json.dumps(words).encode() + relatives).hexdigest()[:16]
+        digest = hashlib.sha256(weights + json.dumps(words).encode()).hexdigest()[:16]
+        model, map_of_relatives = f"model-{digest}", named_by_hash("relatives", relatives)
         config = {
             "format": _FORMAT,
-            "model": f"model-{whole}",
+            "model": model,
             "relatives": tower_config(self.relatives),
-            "weights": f"relatives-{whole}.safetensors",
+            "weights": map_of_relatives,
             "neighbours": self.neighbours,
             "facts": self.facts,
         }
         target.mkdir(parents=True, exist_ok=True)
-        self.model.save(target / f"model-{whole}")
-        write_atomically(target / f"relatives-{whole}.safetensors", relatives)
+        self.model.save(target / model)
+        write_atomically(target / map_of_relatives, relatives)
         write_atomically(target / _CONFIG, (json.dumps(config, indent=1) + "\n").encode())
         for stale in target.iterdir():
-            if stale.name != _CONFIG and whole not in stale.name:
+            if stale.name not in (_CONFIG, model, map_of_relatives):
                 shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
 
 
@@ -125,10 +126,7 @@ def load_zero_shot(folder: str | os.PathLike[str]) -> ZeroShot:
                 f"{str(source)!r} has format {config['format']!r}; this version reads {_FORMAT}."
             )
         relatives = build_tower(config["relatives"])
-        weights = source / config["weights"]
-        if not weights.is_file():
-            raise ValueError(f"{weights.name} is missing; copy it again, or save anew.")
-        relatives.load_state_dict(safetensors.load_file(weights))
+        relatives.load_state_dict(safetensors.load_file(intact(source / config["weights"])))
         model, neighbours = load(source / config["model"]), config["neighbours"]
         if not isinstance(relatives, LinearTower) or type(neighbours) is not int or neighbours < 1:
             raise InputError(f"{source / _CONFIG}: relatives or neighbours are not what they were.")
