@@ -8,6 +8,11 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
+
+# Defaults of its functions are the process group as of its import, which optimisers see to. Were
+# there one by then, they would keep it and its threads beyond its end, and at times the process
+# would abort when Python leaves.
+import torch.distributed.nn.functional
 from torch import Tensor, nn
 from torch import distributed as dist
 
