@@ -36,6 +36,9 @@ def batches() -> dict[str, tuple[Tensor, Tensor]]:
     tied = basis[:, :D] * rho + basis[:, D:] * (1 - rho**2).sqrt()
     copied_x, copied_y = x.clone(), y.clone()
     copied_x[:, 20:], copied_y[:, 20:] = x[:, :12], y[:, :12]
+    # Three axes of y are left without partner: along what x lacks, the loss has no derivative.
+    unequal_x, unequal_y = x.clone(), y.clone()
+    unequal_x[:, -8:], unequal_y[:, -5:] = x[:, :8], y[:, :5]
     constant_x, constant_y = x.clone(), y.clone()
     constant_x[:, :4], constant_y[:, :4] = 1.0, 2.0
     # Half of the axes have a variance of 1e-8, where the ridge is 1e-3.
@@ -48,6 +51,7 @@ def batches() -> dict[str, tuple[Tensor, Tensor]]:
         "identical views": (x, x.clone()),
         "repeated correlations": (basis[:, :D], tied),
         "copied columns": (copied_x, copied_y),
+        "copied columns, 8 and 5": (unequal_x, unequal_y),
         "constant columns": (constant_x, constant_y),
         "axes far below the ridge": (flat_x, flat_y),
         "ill-conditioned (1e8)": (x * torch.logspace(0, -4, D).double(), y),
