@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
-
-# Defaults of its functions are the process group as of its import, which optimisers see to. Were
-# there one by then, they would keep it and its threads beyond its end, and at times the process
-# would abort when Python leaves.
-import torch.distributed.nn.functional
 from torch import Tensor, nn
 from torch import distributed as dist
 
@@ -49,6 +45,10 @@ def distributed_from_environment() -> Iterator[torch.device]:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or "RANK" not in os.environ:
         yield device
         return
+    # Defaults of its functions are the process group as of its import, which optimisers see to. Were
+    # there one by then, they would keep it and its threads beyond its end, and at times the process
+    # would abort when Python leaves.
+    importlib.import_module("torch.distributed.nn.functional")
     dist.init_process_group("nccl" if cuda else "gloo")
     try:
         yield device
