@@ -45,9 +45,9 @@ def distributed_from_environment() -> Iterator[torch.device]:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or "RANK" not in os.environ:
         yield device
         return
-    # Defaults of its functions are the process group as of its import, which optimisers see to. Were
-    # there one by then, they would keep it and its threads beyond its end, and at times the process
-    # would abort when Python leaves.
+    # Its functions have the process group as of its import for a default, and optimisers import it.
+    # Were there one by then, they would keep it and its threads beyond its end, and at times the
+    # process would abort when Python leaves.
     importlib.import_module("torch.distributed.nn.functional")
     dist.init_process_group("nccl" if cuda else "gloo")
     try:
