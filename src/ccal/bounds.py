@@ -1,0 +1,101 @@
+"""Bounds of arguments: a rule for each, and one message for all.
+
+>>> check("margin", -1, Number(at_least=0))
+Traceback (most recent call last):
+ccal.errors.InputError: margin must be a finite number of at least 0, got margin=-1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf, isfinite
+from numbers import Integral, Real
+from typing import Any
+
+from ccal.errors import InputError
+
+__all__ = ["Number", "Options", "Rule", "Whole", "check", "check_all"]
+
+
+@dataclass(frozen=True)
+class Number:
+    """A finite number within bounds; NumPy's numbers count, booleans do not."""
+
+    at_least: float = -inf
+    above: float = -inf
+    at_most: float = inf
+    below: float = inf
+
+    def allows(self, value: object) -> bool:
+        """Whether the value keeps the rule."""
+        return (
+            isinstance(value, Real)
+            and not isinstance(value, bool)
+            and isfinite(number := float(value))
+            and self.at_least <= number <= self.at_most
+            and self.above < number < self.below
+        )
+
+    def __str__(self) -> str:
+        bounds = {
+            "of at least": self.at_least,
+            "greater than": self.above,
+            "of at most": self.at_most,
+            "below": self.below,
+        }
+        words = " and ".join(
+            f"{word} {bound:g}" for word, bound in bounds.items() if isfinite(bound)
+        )
+        return f"{self._kind} {words}".rstrip()
+
+    @property
+    def _kind(self) -> str:
+        return "a finite number"
+
+
+@dataclass(frozen=True)
+class Whole(Number):
+    """A whole number within bounds."""
+
+    def allows(self, value: object) -> bool:
+        """Whether the value keeps the rule."""
+        return isinstance(value, Integral) and super().allows(value)
+
+    @property
+    def _kind(self) -> str:
+        return "a whole number"
+
+
+class Options:
+    """One of a few values, such as names or None."""
+
+    def __init__(self, *values: object) -> None:
+        self.values = values
+
+    def allows(self, value: object) -> bool:
+        """Whether the value keeps the rule; 1 is not True, and an array equals nothing."""
+        return any(type(value) is type(v) and value == v for v in self.values)
+
+    def __str__(self) -> str:
+        names = [repr(value) for value in self.values]
+        return names[0] if len(names) == 1 else f"one of {', '.join(names)}"
+
+
+Rule = Number | Options
+
+
+def check(name: str, value: Any, *rules: Rule) -> None:
+    """Refuse a value that keeps none of the rules, naming the argument and what it may be.
+
+    >>> check("ridge", "auto", Options("auto"), Number(at_least=0))
+    """
+    if not any(rule.allows(value) for rule in rules):
+        expected = " or ".join(map(str, rules))
+        raise InputError(f"{name} must be {expected}, got {name}={value!r}.")
+
+
+def check_all(table: Mapping[str, Rule | tuple[Rule, ...]], values: Mapping[str, Any]) -> None:
+    """Check every argument that the table names."""
+    for name, rules in table.items():
+        check(name, values[name], *(rules if isinstance(rules, tuple) else (rules,)))
