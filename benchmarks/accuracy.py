@@ -105,7 +105,6 @@ def accuracy_rows() -> list[Row]:
     variants: dict[str, Project] = {
         "layer (aligned)": ours(aligned=True),
         "layer (canonical)": ours(),
-        "layer (newton-schulz)": ours(aligned=True, newton_schulz=True),
         "released": released,
         "autograd svd": by_svd,
     }

@@ -78,6 +78,15 @@ def test_a_saved_model_is_the_same_model(
     ]
 
 
+def test_models_that_name_a_solver_still_open(pairs: tuple[Tensor, Tensor], tmp_path: Path) -> None:
+    model = make().refit([pairs])
+    model.save(tmp_path)
+    file = next(tmp_path.glob("*.json"))
+    config = json.loads(file.read_text())
+    file.write_text(json.dumps({**config, "cca": {**config["cca"], "solver": "eigh"}}))
+    assert torch.equal(load(tmp_path).encode("text", pairs[1]), model.encode("text", pairs[1]))
+
+
 def test_saving_again_replaces_the_model(pairs: tuple[Tensor, Tensor], tmp_path: Path) -> None:
     model = make().refit([pairs])
     model.save(tmp_path / "model")

@@ -262,7 +262,8 @@ def load(folder: str | os.PathLike[str]) -> DualEncoder:
         model = DualEncoder(
             dim=config["dim"],
             projection=config["projection"],
-            cca=config["cca"],
+            # Earlier versions let a person choose a solver.
+            cca={name: v for name, v in config["cca"].items() if name != "solver"},
             front_ends={n: build_front_end(f) for n, f in config["front_ends"].items()},
             **towers,
         )

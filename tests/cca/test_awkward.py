@@ -67,7 +67,6 @@ def awkward_views(kind: str, m: int, d: int, generator: torch.Generator) -> tupl
 def batches(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
     kind = draw(st.sampled_from(SHAPES))
     dtype = draw(st.sampled_from(list(SCALES)))
-    # From 100 dimensions on polar factors are found in another way.
     d = draw(st.one_of(st.integers(1, 8), st.just(100)))
     m = draw(st.integers(2, 2 * d + 2))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
@@ -88,7 +87,6 @@ def layers(draw: st.DrawFn, d: int) -> CCALayer:
         {"coordinates": "canonical"},
         {"k": (d + 1) // 2},
         {"power": draw(st.sampled_from([0.5, 1.0, 3.0]))},
-        {"solver": "newton-schulz"},
         {"momentum": 0.3},
         {"momentum": 0.3, "coordinates": "canonical"},
     ]

@@ -26,7 +26,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "weighted": {"power": 1.5},
     "relative ridge": {"ridge": (0.5, 0.1), "relative_ridge": True},
     "running": {"momentum": 0.2},
-    "newton-schulz": {"solver": "newton-schulz"},
 }
 
 
@@ -269,7 +268,7 @@ def test_torch_compile_in_one_graph(
         gradients.append((x.grad, y.grad, xs.detach(), ys.detach()))
     for a, b in zip(*gradients, strict=True):
         torch.testing.assert_close(a, b)
-    torch.testing.assert_close(layer.state_dict(), eager.state_dict(), equal_nan=True)
+    torch.testing.assert_close(layer.state_dict(), eager.state_dict())
 
 
 @pytest.mark.slow
@@ -410,8 +409,6 @@ class TestErrors:
             ({"dim_x": 4, "power": "auto"}, "power must be a finite number"),
             ({"dim_x": 4, "momentum": None}, "momentum must be a finite number"),
             ({"dim_x": 4, "power": -1}, "power must be a finite number of at least 0"),
-            ({"dim_x": 4, "solver": "svd"}, "'svd'"),
-            ({"dim_x": 4, "k": 2, "solver": "newton-schulz"}, "aligned coordinates only"),
         ],
     )
     def test_bad_arguments(self, arguments: dict[str, Any], message: str) -> None:

@@ -2,7 +2,6 @@
 
 from ccal.cca.layer import CCALayer
 from ccal.cca.linear import CCA
-from ccal.cca.newton_schulz import polar_factor_newton_schulz
 from ccal.cca.projections import (
     add_ridge,
     canonical_projections,
@@ -20,7 +19,6 @@ __all__ = [
     "add_ridge",
     "canonical_projections",
     "polar_factor",
-    "polar_factor_newton_schulz",
     "whitened_cross_covariance",
     "whitening",
 ]

@@ -19,8 +19,6 @@ from torch import Tensor
 
 from ccal import distributed
 from ccal.cca.checks import check_finite
-from ccal.cca.newton_schulz import polar_factor_newton_schulz
-from ccal.cca.polar_frames import polar_frames
 from ccal.cca.projections import aligned_frames, canonical_frames
 from ccal.cca.settings import Settings
 from ccal.cca.spectral import (
@@ -40,9 +38,6 @@ _SMALL = 1e-4
 # The same where one view has more axes: what turns those is divided by one correlation, not by two.
 _SMALL_ALONE = 1e-2
 
-# Largest entry of Q'Q - I for a polar factor Q that the iteration has found in all directions.
-_UNFINISHED = 1e-6
-
 
 class Pass(NamedTuple):
     """What a forward pass computes and the backward needs."""
@@ -54,7 +49,7 @@ class Pass(NamedTuple):
     B: Tensor
     mean_x: Tensor
     mean_y: Tensor
-    divisor: Tensor  # V, or H = A' Sxy B where iterated: how to divide by d_i + d_j
+    V: Tensor  # turns aligned frames into canonical ones; empty if they are canonical
     shift_x: Tensor | None  # mean of the batch minus that of the statistics, if it may differ
     shift_y: Tensor | None
 
@@ -68,47 +63,30 @@ class Facts(NamedTuple):
     share_y: float
     wide: float  # samples take float64 to be projected, and gradients on their way back
     small: float  # the gradient in the frames takes float64: there are small correlations
-    iterated: float  # the polar factor comes from Newton-Schulz
 
 
 class _Frames(NamedTuple):
     A: Tensor
     B: Tensor
     d: Tensor
-    divisor: Tensor
-    iterated: bool
+    V: Tensor
 
 
 def _frames(
     white: Whitened, s: Settings, precision: torch.dtype, least_share: float = 0.0
 ) -> _Frames:
-    """Frames, correlations, and what the backward needs to divide by d_i + d_j."""
-    Wx, Wy, T = white.Wx, white.Wy, white.T
-    if s.newton_schulz:
-        T = T.double()
-        Q = polar_factor_newton_schulz(T)
-        # Where T is singular, the iteration leaves directions out that eigh completes.
-        defect = (Q.mT @ Q).sub_(torch.eye(len(Q), dtype=Q.dtype, device=Q.device))
-        if defect.abs().max().item() < _UNFINISHED:
-            return _Frames(Wx.mT @ Q.to(Wx), Wy.mT, T.new_zeros(len(T)), Q.mT @ T, True)
-    found = polar_frames(T) if s.aligned and T.dtype == torch.float32 else None
-    if found is None:
-        found = singular_frames(T, precision, least_share=least_share, noise=white.noise)
+    """Frames, correlations, and V where the frames are aligned."""
+    Wx, Wy = white.Wx, white.Wy
+    found = singular_frames(white.T, precision, least_share=least_share, noise=white.noise)
     if s.aligned:
-        return _Frames(*aligned_frames(Wx, Wy, found), False)
-    return _Frames(*canonical_frames(Wx, Wy, found), Wx.new_empty(0), False)
+        return _Frames(*aligned_frames(Wx, Wy, found))
+    return _Frames(*canonical_frames(Wx, Wy, found), Wx.new_empty(0))
 
 
 def _small_correlations(frames: _Frames) -> bool:
     """Whether one is a share of the largest that counts as small."""
-    if not frames.iterated:
-        share = _SMALL if len(frames.A) == len(frames.B) else _SMALL_ALONE
-        return frames.d[-1].item() < share * frames.d[0].item()
-    # H = V diag(d) V' stays positive definite without that much. Its diagonal is at most d_1.
-    rest = frames.divisor.clone()
-    diagonal = rest.diagonal()
-    diagonal.sub_(_SMALL * diagonal.max())
-    return bool(torch.linalg.cholesky_ex(rest).info)
+    share = _SMALL if len(frames.A) == len(frames.B) else _SMALL_ALONE
+    return frames.d[-1].item() < share * frames.d[0].item()
 
 
 def _check_finite(x: Tensor, y: Tensor, at_x: Tensor, at_y: Tensor, shared: bool) -> None:
@@ -155,7 +133,7 @@ def forward_pass(
                 "The covariances of the batch cannot be factorised, not even in float64: scale the "
                 "features to variances around 1, or raise the ridge."
             ) from error
-    A, B, d, divisor, iterated = frames
+    A, B, d, V = frames
     wide = x.dtype == torch.float64 or not white.well_conditioned
     small = exact and (wide or _small_correlations(frames))
     if s.shared:
@@ -176,9 +154,9 @@ def forward_pass(
         x_frame += ((at_x - white.mean_x) @ A).to(x)
         y_frame += ((at_y - white.mean_y) @ B).to(y)
     shares = white.share_x, white.share_y
-    facts = Facts(white.samples, white.momentum, *shares, wide, small, iterated)
+    facts = Facts(white.samples, white.momentum, *shares, wide, small)
     means = white.mean_x, white.mean_y
-    saved = Pass(x_frame, y_frame, d, A, B, *means, divisor, *white.shifts)
+    saved = Pass(x_frame, y_frame, d, A, B, *means, V, *white.shifts)
     return saved, white.covariances, facts
 
 
@@ -194,7 +172,7 @@ def backward_pass(
 
     That of the correlations is None where the loss does not see them.
     """
-    samples, momentum, share_x, share_y, wide, small, iterated = facts
+    samples, momentum, share_x, share_y, wide, small = facts
     f, grad_d = forward, grads[2]
     kind, inside = (torch.float64 if needed else x.dtype for needed in (wide, small))
     x_frame, y_frame, A, B, grad_x, grad_y = (t.to(kind) for t in (f.x, f.y, f.A, f.B, *grads[:2]))
@@ -206,7 +184,7 @@ def backward_pass(
         *sums, grad_d = [distributed.all_reduce_sum(t) for t in sums]
     P, R, sum_x, sum_y = sums
     if s.aligned:
-        found = aligned_gradients(P, R, grad_d, f.correlations, f.divisor, iterated=bool(iterated))
+        found = aligned_gradients(P, R, grad_d, f.correlations, f.V)
     else:
         found = canonical_gradients(
             P, R, grad_d, f.correlations, k=int(s.k), power=s.power, precision=x.dtype

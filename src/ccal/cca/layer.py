@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from ccal import distributed
 from ccal.cca.checks import check_number, check_pair, check_view, refuse_recomputation, ridge_pair
-from ccal.cca.newton_schulz import Solver, fastest_solver
 from ccal.cca.operators import BatchCCA, batch_cca
 from ccal.cca.projections import add_ridge, aligned_frames, canonical_frames, reach, whitening
 from ccal.cca.settings import Settings
@@ -60,9 +59,6 @@ class CCALayer(nn.Module):
         power: coordinates are weighted by correlation^power, in units of the largest correlation;
             0 is the paper's.
         sync: compute statistics over all torch.distributed ranks, exactly and with gradients.
-        solver: "eigh", or "newton-schulz" (matrix products alone; aligned coordinates only; leaves
-            `correlations` unknown until `refit`), or "auto": eigh on the CPU, and on accelerators
-            whichever is measured to be faster at first use.
 
     >>> _ = torch.manual_seed(0)
     >>> layer = CCALayer(4)
@@ -93,7 +89,6 @@ class CCALayer(nn.Module):
         momentum: float = 1.0,
         power: float = 0.0,
         sync: bool = True,
-        solver: Solver | Literal["auto"] = "auto",
     ) -> None:
         super().__init__()
         dim_y = dim_x if dim_y is None else dim_y
@@ -120,15 +115,11 @@ class CCALayer(nn.Module):
                 f'coordinates="aligned" needs k = dim_x = dim_y and power = 0, got k = {k}, '
                 f'dim_x = {dim_x}, dim_y = {dim_y}, power = {power}; use coordinates="canonical".'
             )
-        if solver not in ("auto", "eigh", "newton-schulz"):
-            raise InputError(f'solver must be "auto", "eigh" or "newton-schulz", got {solver!r}.')
-        if solver == "newton-schulz" and coordinates != "aligned":
-            raise InputError('solver="newton-schulz" gives aligned coordinates only; use "eigh".')
         ridge_x, ridge_y = ridge_pair(ridge)
         self.dim_x, self.dim_y, self.k = dim_x, dim_y, k
         self.coordinates, self.momentum, self.power = coordinates, momentum, power
         self.ridge_x, self.ridge_y, self.relative_ridge = ridge_x, ridge_y, relative_ridge
-        self.sync, self.solver = sync, solver
+        self.sync = sync
         self._warned = False
         self._register("mean_x", dim_x)
         self._register("mean_y", dim_y)
@@ -166,10 +157,7 @@ class CCALayer(nn.Module):
         if self.momentum < 1:
             refuse_recomputation()
             running = [self.get_buffer(name) for name in (*_RUNNING, "running_batches")]
-        settings = self._settings(x.device)
-        batch = batch_cca(x, y, settings, running)
-        if settings.newton_schulz:
-            batch = batch._replace(correlations=torch.full_like(batch.correlations, torch.nan))
+        batch = batch_cca(x, y, self._settings(), running)
         self._remember(batch, len(x))
         xs, ys = batch.x, batch.y
         if self.k < max(self.dim_x, self.dim_y):
@@ -214,19 +202,13 @@ class CCALayer(nn.Module):
         A, B, d, *_ = solve(Wx, Wy, frames)
         return A, B, d
 
-    def _settings(self, device: torch.device) -> Settings:
-        solver = self.solver
-        if solver == "auto":
-            solver = "eigh"
-            if self.coordinates == "aligned" and device.type != "cpu":
-                solver = fastest_solver(self.k, str(device))
+    def _settings(self) -> Settings:
         return Settings(
             ridge_x=self.ridge_x,
             ridge_y=self.ridge_y,
             relative_ridge=self.relative_ridge,
             momentum=self.momentum,
             aligned=self.coordinates == "aligned",
-            newton_schulz=solver == "newton-schulz",
             k=self.k,
             power=self.power,
             sync=self.sync,

@@ -28,7 +28,7 @@ class BatchCCA(NamedTuple):
 
     `x` (m, d_x) and `y` (m, d_y) are the samples in the frames `A` and `B`. The means are those of
     the statistics; the covariances xx, yy, xy, without ridge, are the running ones, if there are
-    any. The Newton-Schulz solver does not know the correlations and leaves them zero.
+    any.
     """
 
     x: Tensor
@@ -104,7 +104,7 @@ def _operator(x: Tensor, y: Tensor, running: list[Tensor], settings: list[float]
     with _full_precision(x):
         saved, covariances, facts = forward_pass(x, y, running, Settings(*settings))
     # An operator's outputs are tensors, and their dtypes are known beforehand.
-    constants = ("A", "B", "mean_x", "mean_y", "divisor")
+    constants = ("A", "B", "mean_x", "mean_y", "V")
     saved = saved._replace(**{name: getattr(saved, name).double() for name in constants})
     outputs = (
         x.new_empty(0, dtype=torch.float64) if output is None else output.contiguous()
@@ -122,10 +122,10 @@ def _(x: Tensor, y: Tensor, running: list[Tensor], settings: list[float]) -> lis
     means = [wide.new_empty(dx), wide.new_empty(dy)]
     shapes = [(dx, dx), (dy, dy), (dx, dy)] if running else []
     covariances = [wide.new_empty(shape) for shape in shapes]
-    divisor = wide.new_empty((dx, dx) if s.aligned else 0)
+    V = wide.new_empty((dx, dx) if s.aligned else 0)
     shifts = [wide.new_empty(dx if running else 0), wide.new_empty(dy if running else 0)]
     facts = torch.empty(len(Facts._fields), dtype=torch.float64, device="cpu")
-    return [*views, *frames, *means, divisor, *shifts, *covariances, facts]
+    return [*views, *frames, *means, V, *shifts, *covariances, facts]
 
 
 @torch.library.custom_op("ccal::batch_cca_backward", mutates_args=())

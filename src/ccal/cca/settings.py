@@ -20,7 +20,6 @@ class Settings(NamedTuple):
     relative_ridge: float = False
     momentum: float = 1.0
     aligned: float = False
-    newton_schulz: float = False
     k: float = 1
     power: float = 0.0
     sync: float = True

@@ -22,8 +22,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ccal.cca.newton_schulz import polar_tangent_newton_schulz
-
 __all__ = [
     "FrameGradients",
     "SingularFrames",
@@ -208,34 +206,29 @@ def canonical_gradients(
 
 
 def aligned_gradients(
-    P: Tensor, R: Tensor, grad_d: Tensor | None, d: Tensor, divisor: Tensor, *, iterated: bool
+    P: Tensor, R: Tensor, grad_d: Tensor | None, d: Tensor, V: Tensor
 ) -> FrameGradients:
     """Gradient with respect to the covariances in the frames A = Wx' Q, B = Wy'.
 
-    `P` and `R` are those of `canonical_gradients`; `divisor` is V, or H where Newton-Schulz
-    `iterated` to Q.
+    `P` and `R` are those of `canonical_gradients`.
 
     H = A' Sxy B = V diag(d) V' is symmetric. The rotation of A against B solves a Lyapunov equation
     in H, diagonal in V; the rotation of both is that of the Cholesky factor behind Wy.
     """
     dtype = P.dtype
     K = P - P.mT
-    if iterated:
-        W = polar_tangent_newton_schulz(divisor, K.double() / 2).to(dtype)
-        WH = W @ divisor.to(dtype)
-    else:
-        V = divisor.to(dtype)
-        Vt = V.mT
-        narrow = d.to(dtype)
-        turned = V @ divide_by_sums(Vt @ K @ V, narrow)
-        W, WH = turned @ Vt, turned.mul_(narrow) @ Vt
+    V = V.to(dtype)
+    Vt = V.mT
+    narrow = d.to(dtype)
+    turned = V @ divide_by_sums(Vt @ K @ V, narrow)
+    W, WH = turned @ Vt, turned.mul_(narrow) @ Vt
     moved = (WH + WH.mT).sub_(K)
     Mx = torch.add(P, moved, alpha=0.5)
     # Cholesky factors are triangular, so the upper half of the gradient counts twice.
     upper = torch.sub(R, moved, alpha=0.5).triu_()
     My = upper + upper.mT
     My.diagonal().mul_(0.5)
-    if not iterated and grad_d is not None and bool(grad_d.any()):
+    if grad_d is not None and bool(grad_d.any()):
         stretch = (V * (d * grad_d).to(dtype)) @ Vt
         Mx, My = Mx + stretch, My + stretch
         W = W + (V * grad_d.to(dtype)) @ Vt
