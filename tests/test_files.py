@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from ccal.errors import CcalError
-from ccal.files import alone_in, new_file, write_atomically
+from ccal.errors import CcalError, InputError
+from ccal.files import FileLock, LockedError, alone_in, new_file, write_atomically
 
 
 def test_rights_are_those_of_any_new_file(tmp_path: Path) -> None:
@@ -48,3 +50,31 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
             alone_in(folder),
         ):
             pass
+
+
+def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from ccal.files import FileLock; "
+        "FileLock(Path(sys.argv[1])).acquire(); print('held', flush=True); sys.stdin.read()"
+    )
+    path = tmp_path / "lock"
+    command = [sys.executable, "-c", code, str(path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as process:  # type: ignore[call-overload]
+        assert process.stdout.readline() == b"held\n"
+        lock = FileLock(path)
+        with pytest.raises(LockedError, match=f"process {process.pid}") as caught:
+            lock.acquire()
+        assert caught.value.holder == f"process {process.pid}"
+        assert not lock.held
+        process.kill()
+        process.wait()
+        lock.acquire()
+    assert lock.held
+    lock.release()
+    lock.release()
+
+
+def test_a_lock_in_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"none: cannot be written \(No such file"):
+        FileLock(tmp_path / "none" / "lock").acquire()

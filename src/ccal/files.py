@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Files that are complete or absent, and the lock that keeps two processes out of one folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,17 @@ from typing import Any, BinaryIO
 
 from ccal.errors import CcalError, InputError
 
-__all__ = ["alone_in", "intact", "named_by_hash", "new_file", "write_atomically", "write_described"]
+__all__ = [
+    "FileLock",
+    "LockedError",
+    "alone_in",
+    "intact",
+    "named_by_hash",
+    "new_file",
+    "sync_folder",
+    "write_atomically",
+    "write_described",
+]
 
 
 def write_atomically(path: Path, *parts: bytes | memoryview) -> None:
@@ -44,6 +54,7 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
                 file.flush()
                 os.fsync(handle)
             os.replace(temporary, path)
+            sync_folder(path.parent)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
@@ -55,28 +66,82 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to disk, where the system can do that for a folder."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+class LockedError(CcalError):
+    """Another process, or another object of this one, has the lock; `holder` says who."""
+
+    def __init__(self, path: Path, holder: str) -> None:
+        super().__init__(f"{path} is locked by {holder}.")
+        self.holder = holder
+
+
+class FileLock:
+    """A lock of the operating system on a file; it ends with its process, even by kill -9.
+
+    The file stays and holds the number of the last process that had the lock. Only whoever takes
+    the lock needs the right to write.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._handle: int | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether this object has the lock."""
+        return self._handle is not None
+
+    def acquire(self) -> None:
+        """Take the lock at once, or raise `LockedError`."""
+        if self.held:
+            return
+        try:
+            handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise InputError(
+                f"{self.path.parent}: cannot be written ({error.strerror})."
+            ) from error
+        try:
+            _flock(handle)
+        except BlockingIOError as error:
+            holder = os.read(handle, 32).decode(errors="replace").strip()
+            os.close(handle)
+            raise LockedError(self.path, f"process {holder or '?'}") from error
+        os.truncate(handle, 0)
+        os.write(handle, f"{os.getpid()}\n".encode())
+        self._handle = handle
+
+    def release(self) -> None:
+        """Give the lock back."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Keep other processes out of a folder, which is made if need be; its file `.lock` stays.
-
-    The lock is free again when this process ends, even by kill -9.
-    """
+    """Keep other processes out of a folder, which is made if need be; its file `.lock` stays."""
     folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / ".lock")
     try:
-        import fcntl
-    except ImportError:  # not on Windows, where nothing keeps two processes apart
+        lock.acquire()
+    except LockedError as error:
+        raise CcalError(
+            f"another process is at work in {folder}; wait for its end, or name another folder."
+        ) from error
+    try:
         yield
-        return
-    with (folder / ".lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise CcalError(
-                f"another process is at work in {folder}; wait for its end, or name another folder."
-            ) from error
-        except OSError:  # a file system without locks is better than none
-            pass
-        yield
+    finally:
+        lock.release()
 
 
 def write_described(
@@ -121,6 +186,21 @@ def intact(file: Path) -> Path:
 def _holds_only(folder: Path, config: str, key: str) -> bool:
     """Whether a folder is empty or holds what `write_described` writes, perhaps half-written."""
     return all(f.name == config or f.name.startswith((f"{key}-", ".")) for f in folder.iterdir())
+
+
+def _flock(handle: int) -> None:
+    """Lock an open file, or raise `BlockingIOError` if another has it."""
+    try:
+        import fcntl
+    except ImportError:  # Windows, where nothing keeps two processes apart
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        # A file system without locks: refusing to work there would help nobody.
+        pass
 
 
 def _umask() -> int:

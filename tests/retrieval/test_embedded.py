@@ -189,7 +189,7 @@ def test_a_full_disk_while_sealing(location: Path, monkeypatch: pytest.MonkeyPat
 
     with Index.open(location) as index:
         with monkeypatch.context() as patch:
-            patch.setattr("ccal.retrieval.embedded.files.os.fsync", full)
+            patch.setattr("ccal.files.os.fsync", full)
             with pytest.warns(UserWarning, match="the change is safe"):
                 index.add_vectors("image", rows(30, width=DIM))
         assert index.count() == 380
@@ -206,7 +206,7 @@ def test_a_full_disk_while_repairing(location: Path, monkeypatch: pytest.MonkeyP
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("ccal.retrieval.embedded.files.os.fsync", full)
+    monkeypatch.setattr("ccal.files.os.fsync", full)
     with (
         pytest.warns(UserWarning, match="cannot be written again"),
         Index.open(location) as index,

@@ -17,9 +17,9 @@ import pytest
 import torch
 
 from ccal import DualEncoder
+from ccal.files import FileLock
 from ccal.retrieval import Index
 from ccal.retrieval.embedded import scoring, sealing
-from ccal.retrieval.embedded.lock import WriterLock
 from ccal.retrieval.embedded.segments import ItemsFile, write_items
 from ccal.retrieval.embedding import unit_vectors
 from tests.retrieval.conftest import DIM, damage, rows
@@ -150,7 +150,7 @@ def test_a_folder_of_an_earlier_version(location: Path) -> None:
 
 def test_an_earlier_version_while_another_process_writes(location: Path) -> None:
     make_old(location)
-    lock = WriterLock(location / "writer.lock")
+    lock = FileLock(location / "writer.lock")
     lock.acquire()
     with Index.open(location) as index:
         assert found(index) == known(index)

@@ -20,9 +20,8 @@ from ccal.data.music.mapped import (
     verify_files,
 )
 from ccal.errors import InputError
-from ccal.files import write_atomically
+from ccal.files import alone_in, write_atomically
 from ccal.music.places import PLACE
-from ccal.retrieval.embedded.lock import WriterLock
 from ccal.retrieval.errors import DamagedIndexError
 
 __all__ = ["read_about", "read_array", "verify", "write_array", "write_manifest", "writing"]
@@ -36,13 +35,8 @@ def writing(folder: Path) -> Iterator[None]:
     """Make the folder if there is none, and keep other writers out."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"a library is a folder, and {str(folder)!r} is a file.")
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = WriterLock(folder / ".lock")
-    lock.acquire()
-    try:
+    with alone_in(folder):
         yield
-    finally:
-        lock.release()
 
 
 def write_array(

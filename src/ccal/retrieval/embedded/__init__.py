@@ -4,8 +4,6 @@ home         EmbeddedHome: changes and searches
 places       the folder itself
 database     a SQLite file, in transactions
 truth        every item and its vector, in a database
-lock         one writer at a time
-files        files that are checked, memory-mapped
 segments     files of vectors, and of what is known of their items
 records      what is known of an item, as bytes
 repair       files that are missing or damaged, written again

@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ccal.array_files import ArrayFile, write_array_file
 from ccal.retrieval.embedded.approximate import RECALL, is_available
 from ccal.retrieval.embedded.exact import largest
-from ccal.retrieval.embedded.files import PAGE, CheckedFile, padding, write_checked
 from ccal.retrieval.home import Vectors
 
 __all__ = ["CodesFile", "write_codes"]
@@ -27,21 +27,17 @@ _CALIBRATED = 10
 """The number of nearest for which candidates are counted."""
 
 
-class CodesFile(CheckedFile):
+class CodesFile(ArrayFile):
     """Codes of a segment, `packed` (n, bytes), and the axes (d, bits) whose signs they are.
 
     `rerank` is how many candidates the wanted recall of the ten nearest takes.
     """
 
     def __init__(self, path: Path) -> None:
-        super().__init__(path, _size)
-        count, dim, bits = (int(self.about[name]) for name in ("count", "dim", "bits"))
+        super().__init__(path, _layout)
         self.rerank = int(self.about["rerank"])
-        axes = np.frombuffer(self.map, np.float32, dim * bits, PAGE)
-        self._axes = torch.from_numpy(axes.reshape(dim, bits))
-        begin = PAGE + axes.nbytes + padding(axes.nbytes)
-        flat = np.frombuffer(self.map, np.uint8, count * bits // 8, begin)
-        self.packed = flat.reshape(count, bits // 8)
+        axes, self.packed = self.arrays
+        self._axes = torch.from_numpy(axes)
         self._held = _searched(self.packed)
 
     def encode(self, queries: Vectors) -> NDArray[np.uint8]:
@@ -76,9 +72,8 @@ def write_codes(path: Path, vectors: NDArray[np.floating], bits: int) -> None:
     ends = rng.integers(count, size=(2, min(_ASKED, count)))
     between = (vectors[ends[0]] + vectors[ends[1]]).astype(np.float32)
     rerank = _needed(between, vectors, packed, axes)
-    columns = axes.contiguous().numpy()
-    body = [columns.tobytes(), bytes(padding(columns.nbytes)), packed.tobytes()]
-    write_checked(path, {"count": count, "dim": dim, "bits": bits, "rerank": rerank}, body)
+    about = {"count": count, "dim": dim, "bits": bits, "rerank": rerank}
+    write_array_file(path, about, axes.numpy(), packed)
 
 
 def _axes(rows: Tensor, bits: int) -> Tensor:
@@ -138,7 +133,6 @@ def _searched(packed: NDArray[np.uint8]) -> Any:
     return FaissCodes(packed) if is_available() else HammingCodes(packed)
 
 
-def _size(about: dict[str, Any]) -> int:
+def _layout(about: dict[str, Any]) -> list[tuple[Any, tuple[int, ...]]]:
     count, dim, bits = (int(about[name]) for name in ("count", "dim", "bits"))
-    axes = 4 * dim * bits
-    return axes + padding(axes) + count * bits // 8
+    return [(np.float32, (dim, bits)), (np.uint8, (count, bits // 8))]

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ccal.retrieval.embedded.files import BadFileError
-from ccal.retrieval.embedded.lock import WriterLock
+from ccal.array_files import DamagedFileError
+from ccal.files import FileLock
 from ccal.retrieval.embedded.repair import repair
 from ccal.retrieval.embedded.sealing import entries
 from ccal.retrieval.embedded.segments import ItemsFile, VectorsFile
@@ -25,7 +25,7 @@ class Current:
     """Keeps the last snapshot; `bind` reads the binding anew, and refuses one of another model."""
 
     def __init__(
-        self, truth: Truth, folder: Path, lock: WriterLock, bind: Callable[[], Binding]
+        self, truth: Truth, folder: Path, lock: FileLock, bind: Callable[[], Binding]
     ) -> None:
         self._truth, self._folder, self._lock, self._bind = truth, folder, lock, bind
         self._snapshot: Snapshot | None = None
@@ -51,7 +51,7 @@ class Current:
             try:
                 VectorsFile(self._folder / entry.vectors)
                 ItemsFile(self._folder / entry.items, entry.count)
-            except BadFileError:
+            except DamagedFileError:
                 self.repair()
                 return
 

@@ -11,11 +11,11 @@ from typing import Any, Self
 import numpy as np
 
 from ccal.errors import CcalError, InputError
+from ccal.files import FileLock
 from ccal.retrieval.answers import Answers
 from ccal.retrieval.bound import Bound
 from ccal.retrieval.embedded import places, sealing
 from ccal.retrieval.embedded.current import Current
-from ccal.retrieval.embedded.lock import WriterLock
 from ccal.retrieval.embedded.ranking import ranked
 from ccal.retrieval.embedded.records import Catalogue
 from ccal.retrieval.embedded.repair import describe_all
@@ -37,10 +37,10 @@ class EmbeddedHome(Bound):
 
     kind = "embedded"
 
-    def __init__(self, folder: Path, lock: WriterLock | None = None) -> None:
+    def __init__(self, folder: Path, lock: FileLock | None = None) -> None:
         self.folder, self.location = folder, str(folder)
         self._guard = threading.RLock()
-        self._lock = lock or WriterLock(folder / places.LOCK)
+        self._lock = lock or FileLock(folder / places.LOCK)
         self._truth = Truth(folder / places.TRUTH)
         self._current = Current(self._truth, folder, self._lock, self._bind_to_truth)
 
@@ -194,8 +194,8 @@ class EmbeddedHome(Bound):
     @classmethod
     def _begin(cls, folder: Path, replace: bool) -> Self:
         """A home to be built, with the writer's lock, whatever state its truth is in."""
-        lock = WriterLock(folder / places.LOCK)
-        lock.acquire()
+        lock = FileLock(folder / places.LOCK)
+        places.become_writer(lock)
         try:
             try:
                 home = cls(folder, lock)
@@ -220,7 +220,7 @@ class EmbeddedHome(Bound):
         """A change as a whole or not at all; sealing follows if it is due."""
         with self._guard:
             if not self._lock.held:
-                self._lock.acquire()
+                places.become_writer(self._lock)
                 sealing.tidy(self._truth, self.folder)
             with self._truth.writing():
                 self._bind_to_truth()

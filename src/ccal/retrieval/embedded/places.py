@@ -6,11 +6,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from ccal.errors import InputError
-from ccal.retrieval.embedded.files import sync_folder
+from ccal.files import FileLock, LockedError, sync_folder
 from ccal.retrieval.embedded.truth import Truth
 from ccal.retrieval.errors import DamagedIndexError
+from ccal.retrieval.refusals import in_use
 
-__all__ = ["LOCK", "TRUTH", "discard", "exists", "prepare", "remove_truth"]
+__all__ = ["LOCK", "TRUTH", "become_writer", "discard", "exists", "prepare", "remove_truth"]
 
 TRUTH, LOCK = "truth.sqlite", "writer.lock"
 
@@ -27,6 +28,14 @@ def exists(folder: Path) -> bool:
             truth.close()
     except DamagedIndexError:
         return True
+
+
+def become_writer(lock: FileLock) -> None:
+    """Take the writer's lock, or say which process has it."""
+    try:
+        lock.acquire()
+    except LockedError as error:
+        raise in_use(lock.path.parent, error.holder) from error
 
 
 def prepare(folder: Path) -> bool:

@@ -7,20 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from ccal.array_files import DamagedFileError
 from ccal.errors import InputError
-from ccal.retrieval.embedded.files import BadFileError
-from ccal.retrieval.embedded.lock import WriterLock
+from ccal.files import FileLock, LockedError
 from ccal.retrieval.embedded.sealing import Entry, describe, entries, rewrite
 from ccal.retrieval.embedded.segments import ItemsFile, VectorsFile
 from ccal.retrieval.embedded.truth import Truth
-from ccal.retrieval.errors import IndexInUseError
 from ccal.retrieval.items import Binding
 
 __all__ = ["describe_all", "repair"]
 
 
 def repair(
-    truth: Truth, folder: Path, binding: Binding, damaged: Mapping[str, Entry], lock: WriterLock
+    truth: Truth, folder: Path, binding: Binding, damaged: Mapping[str, Entry], lock: FileLock
 ) -> bool:
     """Write files again; False if they must wait, as another process writes or the disk is full."""
     with _writing(folder, truth, lock) as may:
@@ -43,7 +42,7 @@ def repair(
     return False
 
 
-def describe_all(truth: Truth, folder: Path, lock: WriterLock) -> None:
+def describe_all(truth: Truth, folder: Path, lock: FileLock) -> None:
     """Give a folder of an earlier version the files it lacks."""
     with _writing(folder, truth, lock) as may:
         lacking: Sequence[Entry] = entries(truth) if may else []
@@ -62,12 +61,12 @@ def _describe(truth: Truth, folder: Path, entry: Entry) -> bool:
     try:
         ItemsFile(folder / entry.items, entry.count).verify()
         return False
-    except BadFileError:
+    except DamagedFileError:
         pass
     try:
         file = VectorsFile(folder / entry.vectors)
         file.verify()
-    except BadFileError:
+    except DamagedFileError:
         # Both are written again when this is found out.
         return False
     describe(truth, folder, entry, file.rows)
@@ -75,12 +74,12 @@ def _describe(truth: Truth, folder: Path, entry: Entry) -> bool:
 
 
 @contextmanager
-def _writing(folder: Path, truth: Truth, lock: WriterLock) -> Iterator[bool]:
+def _writing(folder: Path, truth: Truth, lock: FileLock) -> Iterator[bool]:
     """The writer's lock, if it is to be had; says what could not be written."""
     held = lock.held
     try:
         lock.acquire()
-    except (IndexInUseError, InputError):
+    except (LockedError, InputError):
         yield False
         return
     try:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ccal.errors import CcalError
-from ccal.retrieval.embedded.files import write_file
+from ccal.files import write_atomically
 from ccal.retrieval.embedded.segments import write_items, write_vectors
 from ccal.retrieval.errors import DamagedIndexError
 from ccal.retrieval.items import Binding
@@ -239,5 +239,5 @@ def _write_approximate(
     if not is_available():
         return None
     content = build(vectors)
-    write_file(folder / entry.faiss, content)
+    write_atomically(folder / entry.faiss, content)
     return zlib.crc32(content)

@@ -14,24 +14,23 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ccal.retrieval.embedded.files import PAGE, BadFileError, CheckedFile, padding, write_checked
+from ccal.array_files import ArrayFile, DamagedFileError, write_array_file
 
 __all__ = ["ItemsFile", "VectorsFile", "write_items", "write_vectors"]
 
 
-class VectorsFile(CheckedFile):
+class VectorsFile(ArrayFile):
     """`rows` (n,) int64 rising, `vectors` (n, dim) float32 or float16."""
 
+    rows: NDArray[np.int64]
+    vectors: NDArray[np.floating]
+
     def __init__(self, path: Path) -> None:
-        super().__init__(path, _vectors_size)
-        count, dim = self.about["count"], self.about["dim"]
-        self.rows: NDArray[np.int64] = np.frombuffer(self.map, np.int64, count, PAGE)
-        begin = PAGE + _padded(8 * count)
-        flat = np.frombuffer(self.map, self.about["dtype"], count * dim, begin)
-        self.vectors: NDArray[np.floating] = flat.reshape(count, dim)
+        super().__init__(path, _vectors_layout)
+        self.rows, self.vectors = self.arrays
 
 
-class ItemsFile(CheckedFile, Sequence[bytes]):
+class ItemsFile(ArrayFile, Sequence[bytes]):
     """Records of `count` items by their position, read when they are asked for.
 
     They are as the truth had them after `changes` changes; items that were gone by then have an
@@ -39,13 +38,12 @@ class ItemsFile(CheckedFile, Sequence[bytes]):
     """
 
     def __init__(self, path: Path, count: int) -> None:
-        super().__init__(path, _items_size)
+        super().__init__(path, _items_layout)
         if self.about["count"] != count:
-            raise BadFileError(f"{path}: {count:,} items expected, got {self.about['count']:,}")
+            raise DamagedFileError(f"{path}: {count:,} items expected, got {self.about['count']:,}")
         self.changes = int(self.about["changes"])
         # Single entries of a memoryview are had in a fraction of the time of an array's.
-        self._bounds = memoryview(self.map)[PAGE : PAGE + 8 * (count + 1)].cast("q")
-        self._begin = PAGE + _padded(8 * (count + 1))
+        self._bounds, self._content = (array.data for array in self.arrays)
 
     def __len__(self) -> int:
         return len(self._bounds) - 1
@@ -57,15 +55,13 @@ class ItemsFile(CheckedFile, Sequence[bytes]):
     def __getitem__(self, position: int | slice) -> bytes | list[bytes]:
         if isinstance(position, slice):
             return [self[n] for n in range(*position.indices(len(self)))]
-        start, end = self._bounds[position], self._bounds[position + 1]
-        return self.map[self._begin + start : self._begin + end]
+        return self._content[self._bounds[position] : self._bounds[position + 1]].tobytes()
 
 
 def write_vectors(path: Path, rows: NDArray[np.int64], vectors: NDArray[np.floating]) -> None:
     """Write row numbers (n,), rising, and vectors (n, dim)."""
     about = {"count": len(rows), "dim": vectors.shape[1], "dtype": vectors.dtype.name}
-    content = np.ascontiguousarray(vectors).view(np.uint8).data
-    write_checked(path, about, [rows.tobytes(), bytes(padding(rows.nbytes)), content])
+    write_array_file(path, about, rows, vectors)
 
 
 def write_items(path: Path, records: Sequence[bytes], changes: int) -> None:
@@ -73,18 +69,13 @@ def write_items(path: Path, records: Sequence[bytes], changes: int) -> None:
     bounds = np.zeros(len(records) + 1, np.int64)
     np.cumsum([len(record) for record in records], out=bounds[1:])
     about = {"count": len(records), "bytes": int(bounds[-1]), "changes": changes}
-    body = [bounds.tobytes(), bytes(padding(bounds.nbytes)), b"".join(records)]
-    write_checked(path, about, body)
+    write_array_file(path, about, bounds, np.frombuffer(b"".join(records), np.uint8))
 
 
-def _vectors_size(about: dict[str, Any]) -> int:
-    count, itemsize = int(about["count"]), np.dtype(str(about["dtype"])).itemsize
-    return _padded(8 * count) + count * int(about["dim"]) * itemsize
+def _vectors_layout(about: dict[str, Any]) -> list[tuple[Any, tuple[int, ...]]]:
+    count, dim = int(about["count"]), int(about["dim"])
+    return [(np.int64, (count,)), (str(about["dtype"]), (count, dim))]
 
 
-def _items_size(about: dict[str, Any]) -> int:
-    return _padded(8 * (int(about["count"]) + 1)) + int(about["bytes"])
-
-
-def _padded(size: int) -> int:
-    return size + padding(size)
+def _items_layout(about: dict[str, Any]) -> list[tuple[Any, tuple[int, ...]]]:
+    return [(np.int64, (int(about["count"]) + 1,)), (np.uint8, (int(about["bytes"]),))]

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ccal.array_files import DamagedFileError
 from ccal.retrieval.embedded.approximate import Approximate, is_available
 from ccal.retrieval.embedded.codes import CodesFile
-from ccal.retrieval.embedded.files import BadFileError
 from ccal.retrieval.embedded.parts import Part
 from ccal.retrieval.embedded.records import Records
 from ccal.retrieval.embedded.sealing import Entry, entries
@@ -68,7 +68,7 @@ class Snapshot:
         try:
             file = VectorsFile(folder / entry.vectors)
             file.verify()
-        except BadFileError:
+        except DamagedFileError:
             self.damaged[entry.vectors] = entry
             return _from_truth(truth, binding, entry.modality, *entry.span)
         part = Part(file.rows, _wide(file.vectors), Records(entry.modality, []))
@@ -76,7 +76,7 @@ class Snapshot:
         try:
             items = ItemsFile(folder / entry.items, entry.count)
             items.verify()
-        except BadFileError:
+        except DamagedFileError:
             self.damaged[entry.items] = entry
         else:
             # One that was written again since this transaction began lacks what was removed since.
@@ -118,7 +118,7 @@ def _open_approximate(
     if entry.approximate is None:
         return None
     path = folder / (entry.faiss if binding.codes is None else entry.codes)
-    with suppress(BadFileError, OSError):
+    with suppress(DamagedFileError, OSError):
         if binding.codes is not None:
             codes = CodesFile(path)
             codes.verify()

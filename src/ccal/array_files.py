@@ -1,0 +1,232 @@
+"""Arrays in files: memory-mapped, with checksums, in two forms.
+
+`ArrayFile` is one file that describes itself: a header of 4096 bytes (JSON, padded with zeros) and
+a body of arrays, each but the last padded to a multiple of 4096 bytes. The header holds the CRC-32
+of the body and ends with its own.
+
+`ArrayFolder` is a folder of `.npy` files and a manifest in JSON, which names every file with its
+size and SHA-256. The manifest is written last, in one step: a folder holds all arrays or none.
+
+Opening either looks at headers and sizes only; `verify` reads every byte. Mapped memory is private
+and writable, as torch warns of memory that it may not write to: writing changes no file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ccal.errors import CcalError, InputError
+from ccal.files import write_atomically
+
+__all__ = ["ArrayFile", "ArrayFolder", "DamagedFileError", "write_array_file"]
+
+Layout = Callable[[dict[str, Any]], Sequence[tuple[DTypeLike, tuple[int, ...]]]]
+"""From the header of an `ArrayFile` to the type and shape of each of its arrays."""
+
+_PAGE = 4096
+_FORMAT = 1
+
+
+class DamagedFileError(Exception):
+    """A file is missing or not as it was written; the message names it."""
+
+
+class ArrayFile:
+    """An open file of arrays: `about` is what its header says, `arrays` are the arrays.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = Path(folder.name, "numbers")
+    >>> write_array_file(path, {"count": 3}, np.arange(3), np.ones(3, np.float32))
+    >>> layout = lambda about: [(np.int64, (about["count"],)), (np.float32, (about["count"],))]
+    >>> ArrayFile(path, layout).arrays
+    [array([0, 1, 2]), array([1., 1., 1.], dtype=float32)]
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        self.path = path
+        try:
+            with path.open("rb") as file:
+                self.about = _header(file.read(_PAGE))
+                places, size = [], _PAGE
+                for dtype, shape in layout(self.about):
+                    start = size + -size % _PAGE
+                    places.append((np.dtype(dtype), shape, start))
+                    size = start + np.dtype(dtype).itemsize * int(np.prod(shape, dtype=np.int64))
+                found = os.fstat(file.fileno()).st_size
+                if found != size:
+                    raise ValueError(f"it has {found:,} bytes, not {size:,}")
+                self._map = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY)
+            self.arrays: list[NDArray[Any]] = [
+                np.ndarray(shape, dtype, self._map, start) for dtype, shape, start in places
+            ]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DamagedFileError(f"{path}: {error}") from error
+
+    def verify(self) -> None:
+        """Compare the content with its checksum; do so before the first use."""
+        if zlib.crc32(memoryview(self._map)[_PAGE:]) != self.about["crc"]:
+            raise DamagedFileError(f"{self.path}: the checksum does not match")
+
+
+def write_array_file(path: Path, about: Mapping[str, Any], *arrays: NDArray[Any]) -> None:
+    """Write arrays to one file, which gets its name when it is complete and on disk."""
+    body: list[bytes | memoryview] = []
+    for array in arrays:
+        if body:
+            body.append(bytes(-sum(map(len, body)) % _PAGE))
+        body.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    crc = 0
+    for part in body:
+        crc = zlib.crc32(part, crc)
+    text = json.dumps({"format": _FORMAT, **about, "crc": crc}).encode()
+    header = text.ljust(_PAGE - 4, b"\0")
+    write_atomically(path, header, zlib.crc32(header).to_bytes(4, "little"), *body)
+
+
+class ArrayFolder:
+    """Arrays in a folder, under a manifest whose key "files" describes each of them.
+
+    Args:
+        folder: where they are; `files.alone_in` keeps a second writer out.
+        manifest: the name of the manifest.
+        format: the number of the format that this version reads and writes.
+        kind: what the folder is, for messages: "store" gives "the store 'x' is damaged: ...".
+        error: raised for what is damaged.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        manifest: str,
+        format: int,
+        *,
+        kind: str,
+        error: type[CcalError] = InputError,
+    ) -> None:
+        self.folder, self.manifest, self.format = folder, manifest, format
+        self.kind, self._error = kind, error
+
+    def read(self, keys: Sequence[str]) -> dict[str, Any]:
+        """The manifest, which must have these keys."""
+        path = self.folder / self.manifest
+        with self._damage():
+            try:
+                about: dict[str, Any] = json.loads(path.read_bytes())
+                found = about["format"]
+                missing = [key for key in keys if key not in about]
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise DamagedFileError(f"{path.name} cannot be read ({error})") from error
+            if found != self.format:
+                raise InputError(
+                    f"{str(path)!r} has the format {found}, and this version of ccal reads "
+                    f"{self.format}; build it again in a new folder."
+                )
+            if missing:
+                raise DamagedFileError(f"{path.name} cannot be read ({missing[0]!r} is missing)")
+        return about
+
+    def array(
+        self, about: Mapping[str, Any], name: str, dtype: DTypeLike, shape: tuple[int, ...]
+    ) -> NDArray[Any]:
+        """An array as the manifest describes it; its content is not read."""
+        with self._damage():
+            return _mapped(self.folder, about["files"][name], np.dtype(dtype), shape)
+
+    def verify(self, about: Mapping[str, Any]) -> None:
+        """Compare every file with its hash."""
+        with self._damage():
+            for name, entry in about["files"].items():
+                if _digest(self.folder / entry["name"]) != entry["sha256"]:
+                    raise DamagedFileError(f"the content of {entry['name']} ({name}) has changed")
+
+    def write_array(
+        self, name: str, dtype: DTypeLike, shape: tuple[int, ...], parts: Iterable[NDArray[Any]]
+    ) -> dict[str, Any]:
+        """Write rows, part by part; returns their entry for the manifest's "files".
+
+        The file is named by its content. If anything fails, nothing is left of it.
+        """
+        path = self.folder / f".{name}.npy"
+        try:
+            array = np.lib.format.open_memmap(path, "w+", dtype=np.dtype(dtype), shape=shape)
+            row = 0
+            for part in parts:
+                array[row : row + len(part)] = part
+                row += len(part)
+            if row != len(array):
+                raise ValueError(f"{name}: expected {len(array)} rows, got {row}")
+            array.flush()
+            digest = _digest(path)
+            final = path.replace(self.folder / f"{name}-{digest[:12]}.npy")
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        return {"name": final.name, "bytes": final.stat().st_size, "sha256": digest}
+
+    def finish(self, about: Mapping[str, Any]) -> None:
+        """Write the manifest, which makes the folder complete, and remove files of earlier ones."""
+        text = json.dumps({"format": self.format, **about}, indent=1)
+        write_atomically(self.folder / self.manifest, text.encode())
+        names = {entry["name"] for entry in about["files"].values()}
+        for path in self.folder.glob("*.npy"):
+            if path.name not in names:
+                # Windows keeps a file that is mapped somewhere.
+                with suppress(OSError):
+                    path.unlink()
+
+    @contextmanager
+    def _damage(self) -> Iterator[None]:
+        """Say which folder has the damaged file, and what to do."""
+        try:
+            yield
+        except DamagedFileError as error:
+            raise self._error(
+                f"the {self.kind} {str(self.folder)!r} is damaged: {error}. "
+                "Delete the folder and build it again."
+            ) from error
+
+
+def _mapped(
+    folder: Path, entry: Mapping[str, Any], dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> NDArray[Any]:
+    path = folder / entry["name"]
+    if not path.is_file():
+        raise DamagedFileError(f"{path.name} is missing")
+    if path.stat().st_size != entry["bytes"]:
+        size = path.stat().st_size
+        raise DamagedFileError(f"{path.name} has {size:,} bytes, not {entry['bytes']:,}")
+    try:
+        array = np.load(path, mmap_mode="c")
+    except (ValueError, OSError) as error:
+        raise DamagedFileError(f"{path.name} cannot be read ({error})") from error
+    if array.dtype != dtype or array.shape != shape:
+        raise DamagedFileError(f"{path.name} has the shape {array.shape} of {array.dtype}")
+    # A plain array over the same map: every slice of np.memmap costs microseconds more.
+    return np.asarray(array)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _header(page: bytes) -> dict[str, Any]:
+    if len(page) < _PAGE or zlib.crc32(page[:-4]) != int.from_bytes(page[-4:], "little"):
+        raise ValueError("the header is damaged")
+    about = json.loads(page[:-4].rstrip(b"\0"))
+    if about["format"] != _FORMAT:
+        raise ValueError(f"it has the format {about['format']}, this version reads {_FORMAT}")
+    return dict(about)
