@@ -29,9 +29,9 @@ from benchmarks.codes_tables import draw, tables
 from benchmarks.flickr8k import rows_of
 from ccal.codes import BinaryCodes
 from ccal.data import Table, read_table
-from ccal.data.music import JoinedPairs, SheetAudioPairs, SheetAudioStore, ThinnedPairs
 from ccal.experiments.folk_tunes import build_stores, split_stores
 from ccal.model import DualEncoder, load
+from ccal.music import JoinedPairs, SheetAudioPairs, SheetAudioStore, ThinnedPairs
 from ccal.training import Settings, train
 
 RESULTS = Path(__file__).with_name("codes.json")

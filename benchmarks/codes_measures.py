@@ -14,8 +14,7 @@ from torch import Tensor
 from ccal.codes import BinaryCodes, CodeIndex
 from ccal.codes.binary import Kind
 from ccal.evaluation import Measures
-from ccal.hubs import HubCorrection
-from ccal.local_scaling import csls_scores, inverted_softmax_scores
+from ccal.evaluation.hubs import HubCorrection, csls_scores, inverted_softmax_scores
 from ccal.model import DualEncoder
 from ccal.ranks import unit_rows
 

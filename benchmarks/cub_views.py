@@ -27,13 +27,12 @@ from numpy.typing import NDArray
 from benchmarks.cub import RESULTS, read_cub, split_hash, split_of
 from benchmarks.hashes import hash_of
 from benchmarks.retrieval_figure import retrieval_figure
-from ccal.data import Pairs
+from ccal.data import Pairs, Source, read_source
 from ccal.errors import InputError
 from ccal.evaluation import ClassReport, class_means
 from ccal.optional import require
 from ccal.reports import Example, confusion_plot, pick_classes, pick_examples, write_report
 from ccal.reports.style import render
-from ccal.sources import Source
 from ccal.training import ZeroShot, ZeroShotOptions, evaluate, train_zero_shot
 from ccal.training.zero_shot.scoring import Searched
 
@@ -93,7 +92,7 @@ def of_tree(folder: Path, images: Path | None) -> View:
         layout="reed",
         files=None if images is None else str(images.absolute()),
     )
-    data = source.read()
+    data = read_source(source)
     training, valid, test = (data.part(part) for part in ("train", "valid", "test"))
     found = train_zero_shot(training, valid, ZeroShotOptions(neighbours=(1, 3, 5)))
     # Of what the files hold, wherever they are.

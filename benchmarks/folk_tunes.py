@@ -14,10 +14,10 @@ import json
 from pathlib import Path
 
 import ccal
-from ccal.data.music import JoinedPairs, SheetAudioPairs, SheetAudioStore, ThinnedPairs
-from ccal.data.music.joined import Part
 from ccal.experiments.folk_tunes import build_stores, split_stores
 from ccal.experiments.sheet_audio import evaluate_pairs
+from ccal.music import JoinedPairs, SheetAudioPairs, SheetAudioStore, ThinnedPairs
+from ccal.music.pairs import Part
 from ccal.retrieval import fingerprint
 
 RESULTS = Path(__file__).with_name("folk_tunes.json")

@@ -27,13 +27,19 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import ccal
-from ccal.data.music import SheetAudioStore, parse_abc, split_tunes_by_melody, synthesise
-from ccal.data.music.sound import RENDER_RATE
-from ccal.data.music.spectrogram import FRAME_RATE
 from ccal.files import write_atomically
-from ccal.music import TuneLibrary, TuneMatch
+from ccal.music import (
+    SheetAudioStore,
+    TuneLibrary,
+    TuneMatch,
+    parse_abc,
+    split_tunes_by_melody,
+    synthesise,
+)
+from ccal.music.audio import FRAME_RATE
 from ccal.music.default import library_of
-from ccal.music.drawing import staff_picture
+from ccal.music.sound import RENDER_RATE
+from ccal.music.staff_pictures import staff_picture
 from ccal.reports.style import drawing, label_legend, look, new_figure, panel, render
 from ccal.retrieval import fingerprint
 

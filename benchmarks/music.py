@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ccal.data.music import AugmentedPairs, SheetAudioPairs, SheetAudioStore
 from ccal.encoders import VGG
 from ccal.experiments.sheet_audio import sheet_audio_model
+from ccal.music import AugmentedPairs, SheetAudioPairs, SheetAudioStore
 from ccal.training import Settings, fit
 from ccal.training.allocator import keep_freed_memory
 from ccal.training.batches import Features

@@ -16,7 +16,7 @@ from torch.nn import functional
 from benchmarks.layer import quiet
 from benchmarks.timing import Row, medians, show
 from ccal.cca import CCALayer
-from ccal.demo.digits import halves
+from ccal.experiments.digits import halves
 from ccal.losses import PairwiseRankingLoss
 
 SIZES = ((32, 100), (32, 1000), (128, 1000), (256, 1000), (512, 2000))

@@ -30,8 +30,8 @@ import torch
 
 from benchmarks.timing import Row, show
 from ccal import DualEncoder
-from ccal.data import ImageFeatures, TfidfVectoriser
 from ccal.encoders import LinearTower
+from ccal.features import ImageFeatures, TfidfVectoriser
 from ccal.model import load
 from ccal.retrieval import Index
 

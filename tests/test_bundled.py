@@ -5,9 +5,9 @@ import torch
 
 import ccal
 from ccal.bundled import abc_hash, held_out, model_card, pretrained
-from ccal.data.music import collection
 from ccal.errors import InputError
-from tests.data.music.tunes import needs_music
+from ccal.music import collection
+from tests.music.tunes import needs_music
 
 pytest.importorskip("safetensors", reason="loading a model needs ccal[save]")
 

@@ -15,9 +15,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ccal.data import TfidfVectoriser
 from ccal.encoders import DenseTower
 from ccal.errors import CcalError, InputError, NotFittedError
+from ccal.features import TfidfVectoriser
 from ccal.model import DualEncoder, load
 from tests.reference import correlated_views
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import ccal
+from ccal.data import Source
 from ccal.errors import InputError
 from ccal.runs import Run
-from ccal.sources import Source
 from ccal.training import Settings
 
 FOUND = {

@@ -4,8 +4,9 @@
 >>> layer = ccal.CCALayer(128)
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ccal.optional import lazy_names
 
 if TYPE_CHECKING:
     from ccal.bundled import pretrained
@@ -42,24 +43,19 @@ __all__ = [
 __version__ = "0.1.0"
 
 # Imported when first used: torch takes seconds, which `ccal --help` must not.
-_HOMES = {
-    "ccal.bundled": ("pretrained",),
-    "ccal.cca": ("CCA", "CCALayer"),
-    "ccal.data": ("Pairs",),
-    "ccal.errors": ("CcalError", "InputError", "NotFittedError", "SmallBatchWarning"),
-    "ccal.losses": ("InfoNCELoss", "PairwiseRankingLoss", "SigmoidLoss", "TraceNormLoss"),
-    "ccal.model": ("DualEncoder", "load"),
-    "ccal.retrieval": ("Index",),
-    "ccal.training": ("Settings", "evaluate", "fit", "train"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    for home, names in _HOMES.items():
-        if name in names:
-            value = globals()[name] = getattr(import_module(home), name)
-            return value
-    raise AttributeError(f"module 'ccal' has no attribute {name!r}")
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "bundled": ("pretrained",),
+        "cca": ("CCA", "CCALayer"),
+        "data": ("Pairs",),
+        "errors": ("CcalError", "InputError", "NotFittedError", "SmallBatchWarning"),
+        "losses": ("InfoNCELoss", "PairwiseRankingLoss", "SigmoidLoss", "TraceNormLoss"),
+        "model": ("DualEncoder", "load"),
+        "retrieval": ("Index",),
+        "training": ("Settings", "evaluate", "fit", "train"),
+    },
+)
 
 
 def __dir__() -> list[str]:

@@ -17,7 +17,7 @@ def pretrained(name: str) -> DualEncoder:
     """A trained model that comes with the package, ready to encode.
 
     "folk-tunes" joins sheet music ("sheet": pictures (n, 1, 40, 100) of a staff, ink 1 and paper 0)
-    and sound ("audio": spectrograms (n, 1, 136, 100) of `ccal.data.music.spectrogram`), the note
+    and sound ("audio": spectrograms (n, 1, 136, 100) of `ccal.music.audio`), the note
     that both are about in the middle. `model_card(name)` says what it was trained on and how well
     it does.
 

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from ccal.cca import CCALayer
 from ccal.encoders import FrontEnd, build_front_end, build_tower, front_end_config, tower_config
 from ccal.errors import CcalError, InputError
+from ccal.evaluation.hubs import HubCorrection
 from ccal.files import intact, write_described
-from ccal.hubs import HubCorrection
 from ccal.optional import require
 
 __all__ = ["DualEncoder", "Items", "LearnedProjection", "load"]
@@ -246,7 +246,7 @@ class DualEncoder(nn.Module):
 
 def load(folder: str | os.PathLike[str]) -> DualEncoder:
     """Read a model that `DualEncoder.save` wrote; in evaluation mode, without pickle."""
-    import ccal.data  # noqa: F401 - registers the front ends
+    import ccal.features  # noqa: F401 - registers the front ends
 
     safetensors = require("safetensors.torch", extra="save", purpose="Loading a model")
     source = Path(folder)

@@ -1,13 +1,15 @@
-"""Packages that only some people need, imported when they are needed."""
+"""Modules that are imported when they are first needed."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
 from ccal.errors import CcalError
 
-__all__ = ["require"]
+__all__ = ["lazy_names", "require"]
 
 
 def require(module: str, extra: str, purpose: str) -> Any:
@@ -25,3 +27,20 @@ def require(module: str, extra: str, purpose: str) -> Any:
             f"{purpose} needs the package {module.split('.')[0]}; "
             f"install it with: pip install 'ccal[{extra}]'"
         ) from error
+
+
+def lazy_names(package: str, modules: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
+    """A `__getattr__` for a package: each name is imported from its module when first used.
+
+    `modules` maps a module of the package, without the package's name, to the names in it.
+    """
+    module_of = {name: module for module, names in modules.items() for name in names}
+
+    def get(name: str) -> Any:
+        if name not in module_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{package}.{module_of[name]}"), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return get

@@ -26,8 +26,8 @@ from ccal.files import write_atomically
 from ccal.toml import read_toml, to_toml
 
 if TYPE_CHECKING:
+    from ccal.data import Source
     from ccal.model import DualEncoder
-    from ccal.sources import Source
     from ccal.training import Settings
 
 __all__ = ["Run", "differences", "fingerprints", "hashes"]
@@ -99,7 +99,7 @@ class Run:
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, finished: bool = True) -> Self:
         """Read a run back; one whose training has not ended is refused unless `finished=False`."""
-        from ccal.sources import Source
+        from ccal.data import Source
         from ccal.training import Settings
 
         folder = Path(path)

@@ -55,13 +55,13 @@ def test_methods_and_presets_are_those_of_training() -> None:
 
 
 def test_data_options_are_the_fields_of_a_source() -> None:
-    from ccal.sources import Source
+    from ccal.data import Source
 
     assert {*options.DATA, "folder"} == set(Source.__dataclass_fields__)
 
 
 def test_defaults_in_the_help_are_those_of_the_settings() -> None:
-    from ccal.sources import Source
+    from ccal.data import Source
     from ccal.training import Settings
 
     settings, source = Settings(), Source(x="a.npy", y="b.npy")

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ccal.data.music import SheetAudioStore
+from ccal.music import SheetAudioStore
 from tests.cli.conftest import invoke, start
-from tests.data.music.tunes import ABC, needs_music
+from tests.music.tunes import ABC, needs_music
 
 Image = pytest.importorskip("PIL.Image")
 

@@ -12,13 +12,12 @@ import pytest
 import torch
 
 import ccal
-from ccal.data.music import SheetAudioStore, build_store, parse_abc, split_tunes, synthesise
 from ccal.model import DualEncoder
-from ccal.music import default
-from ccal.music.drawing import staff_picture
+from ccal.music import SheetAudioStore, build_store, default, parse_abc, split_tunes, synthesise
+from ccal.music.staff_pictures import staff_picture
 from tests.cli.conftest import Outcome, invoke, start
-from tests.data.music.tunes import needs_music, tunes
 from tests.music.conftest import random_abc, small_model
+from tests.music.tunes import needs_music, tunes
 
 soundfile = pytest.importorskip("soundfile")
 Image = pytest.importorskip("PIL.Image")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import ccal
+from ccal.data import read_source
 from ccal.runs import Run
 from tests.cli.conftest import SMALL, invoke
 
@@ -65,7 +66,7 @@ def test_groups_stay_together_and_captions_become_pairs(files: Path) -> None:
     assert outcome.code == 0, outcome
     found = config_of("run")["found"]
     assert (found["pairs"], found["test"]) == (480, 48)
-    data = Run.open("run").source.read()
+    data = read_source(Run.open("run").source)
     assert data.pairs.group is not None
     assert not set(data.part("train").group) & set(data.part("test").group)  # type: ignore[arg-type]
 
@@ -215,7 +216,7 @@ def test_data_of_a_config_file_lie_next_to_it(files: Path, monkeypatch: pytest.M
     np.save("mine.npy", np.load("../text.npy"))
     outcome = invoke("train", "--config", "../my.toml", "--y", "text=mine.npy", "-o", "run", "-q")
     assert outcome.code == 0, outcome
-    assert Run.open("run").source.read().facts() == Run.open("run").found
+    assert read_source(Run.open("run").source).facts() == Run.open("run").found
 
 
 def test_groups_that_share_nothing_are_refused_before_training(files: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 import ccal
 from benchmarks.drawn_birds import write_tree
 from ccal.cli import options
-from ccal.sources.layouts import LAYOUTS
+from ccal.data.source import LAYOUTS
 from ccal.training import Settings
 from tests.cli.conftest import invoke
 

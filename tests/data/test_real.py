@@ -9,14 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ccal.data import (
-    TfidfVectoriser,
-    column_split,
-    find_bad_rows,
-    load_array,
-    read_table,
-    split_pairs,
-)
+from ccal.data import column_split, find_bad_rows, load_array, read_table, split_pairs
+from ccal.features import TfidfVectoriser
 
 DATA = Path(__file__).parents[2].parent / "shared/data"
 needs = {

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import ccal
-from ccal.data import WordSequences
 from ccal.encoders import DenseTower, WordCNN, WordCRNN, build_tower, tower_config
 from ccal.encoders.words import OneHotConv
 from ccal.errors import InputError
+from ccal.features import WordSequences
 from ccal.training import PairFeatures, make_objective
 
 Tower = WordCNN | WordCRNN

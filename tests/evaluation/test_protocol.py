@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ccal.errors import InputError
 from ccal.evaluation import Measures, evaluate_embeddings
-from ccal.evaluation.bootstrap import _medians, bootstrap_intervals
+from ccal.evaluation.measures import _medians, bootstrap_intervals
 from tests.evaluation import naive
 
 

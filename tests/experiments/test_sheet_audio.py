@@ -12,14 +12,14 @@ import torch
 from typer.testing import CliRunner
 
 from ccal.cli.app import app
-from ccal.data.music import SheetAudioPairs, SheetAudioStore, Tune, build_store
 from ccal.errors import InputError
 from ccal.experiments import folk_tunes, nottingham
 from ccal.experiments.nottingham import Budget, comparison, nottingham_split, run_method
 from ccal.experiments.sheet_audio import embed_pairs, sheet_audio_model
+from ccal.music import SheetAudioPairs, SheetAudioStore, Tune, build_store
 from ccal.training import Settings
 from ccal.training.allocator import keep_freed_memory
-from tests.data.music.tunes import needs_music
+from tests.music.tunes import needs_music
 
 pytestmark = needs_music
 

@@ -15,10 +15,9 @@ from filelock import FileLock
 
 import ccal
 from ccal import DualEncoder, PairwiseRankingLoss
-from ccal.data.music import SheetAudioPairs, SheetAudioStore, build_store, split_tunes
 from ccal.encoders import VGG
-from ccal.music import TuneLibrary
-from tests.data.music.tunes import MISSING
+from ccal.music import SheetAudioPairs, SheetAudioStore, TuneLibrary, build_store, split_tunes
+from tests.music.tunes import MISSING
 
 _TUNES = 4
 

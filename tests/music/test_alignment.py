@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccal.music.alignment import best_lines, follow, votes
+from ccal.music.identification import best_lines, follow, votes
 
 
 def slow_lines(

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import ccal
-from ccal.data.music import SheetAudioStore, split_tunes
 from ccal.model import DualEncoder
-from ccal.music import TuneLibrary, default
+from ccal.music import SheetAudioStore, TuneLibrary, default, split_tunes
 from tests.cli.conftest import ROOT, invoke
 from tests.music.conftest import random_abc
 

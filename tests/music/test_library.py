@@ -11,13 +11,12 @@ import torch
 
 import ccal
 from ccal import DualEncoder
-from ccal.data.music import SheetAudioStore, build_store, parse_abc, split_tunes, synthesise
 from ccal.encoders import DenseTower
 from ccal.errors import InputError
-from ccal.music import TuneLibrary
+from ccal.music import SheetAudioStore, TuneLibrary, build_store, parse_abc, split_tunes, synthesise
 from ccal.music.default import library_of
-from ccal.music.errors import OtherTunesError
-from ccal.music.places import places_of
+from ccal.music.embedding import places_of
+from ccal.music.library import OtherTunesError
 from ccal.retrieval import DamagedIndexError, OtherModelError
 from tests.music.conftest import random_abc, small_model
 

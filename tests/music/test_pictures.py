@@ -5,10 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ccal.data.music import SheetAudioStore
 from ccal.errors import InputError
-from ccal.music.drawing import staff_picture
-from ccal.music.pictures import find_staff, read_staff, spots
+from ccal.music import SheetAudioStore
+from ccal.music.staff_pictures import find_staff, read_staff, spots, staff_picture
 
 Image = pytest.importorskip("PIL.Image")
 

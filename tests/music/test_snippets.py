@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ccal.errors import InputError
-from ccal.music.snippets import Embedder, cut, ink
+from ccal.music.embedding import Embedder, cut, ink
 from tests.music.conftest import small_model
 
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from ccal import DualEncoder, InputError, load
-from ccal.data import TfidfVectoriser
 from ccal.encoders import DenseTower
+from ccal.features import TfidfVectoriser
 from ccal.retrieval import Index, fingerprint
 from tests.retrieval.conftest import make_model, rows
 

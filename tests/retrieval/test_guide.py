@@ -11,9 +11,8 @@ import pytest
 import torch
 
 from ccal import DualEncoder
-from ccal.data import ImageFeatures, TfidfVectoriser
-from ccal.data.images import Backbone, register_backbone
 from ccal.encoders import DenseTower
+from ccal.features import Backbone, ImageFeatures, TfidfVectoriser, register_backbone
 from tests.cli.conftest import ROOT, Outcome, invoke
 
 Image = pytest.importorskip("PIL.Image")

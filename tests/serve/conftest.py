@@ -15,8 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
-from ccal.data import ImageFeatures
-from ccal.data.images import Backbone, register_backbone
+from ccal.features import Backbone, ImageFeatures, register_backbone
 from ccal.model import load
 from ccal.retrieval import Index
 from ccal.serve import IndexCollection, Limits

@@ -18,9 +18,8 @@ import pytest
 from PIL import Image
 
 from ccal import DualEncoder
-from ccal.data.music import SheetAudioStore
 from ccal.errors import InputError
-from ccal.music import TuneLibrary
+from ccal.music import SheetAudioStore, TuneLibrary
 from ccal.serve.schemas import Info, ItemsAnswer, MapAnswer, SearchAnswer
 from ccal.serve.tune_collection import TuneCollection
 from tests.cli.conftest import Outcome, invoke

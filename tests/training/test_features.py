@@ -3,8 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ccal.data import Pairs, TfidfVectoriser
+from ccal.data import Pairs
 from ccal.errors import InputError
+from ccal.features import TfidfVectoriser
 from ccal.training import PairFeatures
 from ccal.training.features import both
 

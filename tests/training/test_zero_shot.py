@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from ccal import load
-from ccal.data import Pairs, TfidfVectoriser, disjoint_split
+from ccal.data import Pairs, disjoint_split
 from ccal.errors import InputError
 from ccal.evaluation import class_average_precision
-from ccal.neighbours import mean_of_neighbours
+from ccal.evaluation.hubs import mean_of_neighbours
+from ccal.features import TfidfVectoriser
 from ccal.training import (
     PairFeatures,
     Settings,

@@ -17,8 +17,8 @@ from ccal.errors import CcalError, InputError
 
 if TYPE_CHECKING:
     from ccal.cli.work import Judgement
+    from ccal.data import Data, Source
     from ccal.runs import Run
-    from ccal.sources import Data, Source
     from ccal.training import Settings
 
 __all__ = ["NAME", "command"]

@@ -75,7 +75,7 @@ def parse_set(entries: Iterable[str]) -> dict[str, Any]:
 
 
 def _check(path: Path, train: Mapping[str, Any], data: Mapping[str, Any]) -> None:
-    from ccal.sources import Source
+    from ccal.data import Source
     from ccal.training import Settings
 
     known = {"train": [*Settings.__dataclass_fields__, "preset"]}

@@ -12,7 +12,7 @@ from ccal.cli.console import note, progress_line
 from ccal.errors import InputError
 
 if TYPE_CHECKING:
-    from ccal.data.music import Tune
+    from ccal.music import Tune
 
 __all__ = ["NAME", "app"]
 
@@ -70,7 +70,7 @@ def build(
 
     `ccal data build scores/ -o tunes --replace`
     """
-    from ccal.data.music import MusicSettings, build_store
+    from ccal.music import MusicSettings, build_store
 
     font = None if sound_font is None else str(sound_font)
     settings = MusicSettings(tempo=tempo, program=program, sound_font=font)
@@ -112,7 +112,7 @@ def preview(
 
     `ccal data preview tunes -o preview.png`
     """
-    from ccal.data.music import SheetAudioPairs, SheetAudioStore, write_preview
+    from ccal.music import SheetAudioPairs, SheetAudioStore, write_preview
 
     if out.suffix.lower() != ".png":
         raise InputError(f"--out {out}: expected a file that ends in .png.")
@@ -125,8 +125,8 @@ def preview(
 
 def _tunes(source: str) -> list[Tune]:
     """The tunes of a collection, unless there is a file of that name."""
-    from ccal.data.music import collection, read_tunes
-    from ccal.data.music.sources import COLLECTIONS
+    from ccal.music import collection, read_tunes
+    from ccal.music.tunes import COLLECTIONS
 
     if source in COLLECTIONS and not Path(source).exists():
         return collection(source)

@@ -31,13 +31,13 @@ def command(
     from ccal.optional import require
 
     if digits:
-        from ccal.demo.digits import main as play_digits
+        from ccal.experiments.digits import main as play_digits
 
         require("sklearn", extra="demo", purpose="The demo with digits")
         play_digits()
         return
     from ccal.cli.console import progress_line
-    from ccal.demo.tunes import main
+    from ccal.experiments.folk_tunes_demo import main
 
     require("verovio", extra="music", purpose="The demo with music")
     require("matplotlib", extra="plots", purpose="The demo's report")

@@ -83,8 +83,8 @@ def command(
 def read_items(source: Path, column: str | None, key: str | None) -> NDArray[Any] | list[str]:
     """Feature rows or texts."""
     from ccal.data import find_bad_rows, load_array
-    from ccal.data.images.scan import SUFFIXES
-    from ccal.sources.reading import check_range
+    from ccal.data.reading import check_range
+    from ccal.features.scan import SUFFIXES
 
     suffix = source.suffix.lower()
     if source.is_dir() or suffix in SUFFIXES:
@@ -122,7 +122,7 @@ def _images(source: Path) -> list[str]:
     """One image, or all of a folder in the order of their names, which is said."""
     if not source.is_dir():
         return [str(source)]
-    from ccal.data.images import find_images
+    from ccal.features import find_images
 
     found = [str(path) for path in find_images(source)]
     note(f"{len(found):,} images, in the order of their names: {found[0]} ... {found[-1]}")

@@ -15,9 +15,8 @@ from ccal.cli.sources import any_data_options, make_source
 from ccal.errors import InputError
 
 if TYPE_CHECKING:
-    from ccal.data import Pairs
+    from ccal.data import Data, Pairs
     from ccal.runs import Run
-    from ccal.sources import Data
 
 __all__ = ["NAME", "command"]
 
@@ -126,9 +125,11 @@ def command(
 
 def _pairs(run: Run, params: Mapping[str, Any]) -> tuple[Pairs, str, Pairs | None]:
     """The pairs to evaluate, what they are called, and the training pairs if they are known."""
+    from ccal.data import read_source
+
     split = params["split"]
     if not any_data_options(params):
-        data = run.source.read()
+        data = read_source(run.source)
         try:
             run.check_unchanged(data.facts())
         except InputError as error:
@@ -149,7 +150,7 @@ def _pairs(run: Run, params: Mapping[str, Any]) -> tuple[Pairs, str, Pairs | Non
         raise InputError("--classes is for the run's own pairs; for others there is --label.")
     # Other pairs: nothing to train on, so a random split has nothing to say.
     source = make_source({**params, "valid": "0", "test": "0"}, {})
-    data = source.read()
+    data = read_source(source)
     for text in data.notes:
         note(f"warning: {text}")
     names = tuple(run.found["modalities"])
@@ -175,7 +176,9 @@ def _with_classes(run: Run, data: Data, column: str) -> Data:
 
     if run.source.table is None or run.source.layout is not None:
         raise InputError(f"--classes {column}: the pairs of {run.path} come from no table.")
-    labelled = replace(run.source, label=column).read().pairs
+    from ccal.data import read_source
+
+    labelled = read_source(replace(run.source, label=column)).pairs
     if len(labelled) != len(data.pairs):
         raise InputError(
             f"--classes {column}: {len(data.pairs) - len(labelled):,} of {len(data.pairs):,} pairs "

@@ -99,7 +99,7 @@ def command(
 def _library(folder: Path | None, run: Path | None) -> TuneLibrary:
     """The library that is asked for, made if there is none yet."""
     from ccal.cli.index import open_model
-    from ccal.data.music import SheetAudioStore
+    from ccal.music import SheetAudioStore
     from ccal.music.default import default_folder, default_library, default_model, library_of
 
     chosen = open_model(run) if run else default_model()
@@ -114,7 +114,7 @@ def _library(folder: Path | None, run: Path | None) -> TuneLibrary:
 
 
 def _is_picture(path: Path) -> bool:
-    from ccal.data.images.scan import SUFFIXES
+    from ccal.features.scan import SUFFIXES
 
     return path.suffix.lower() in SUFFIXES
 

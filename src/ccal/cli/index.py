@@ -189,7 +189,7 @@ def open_model(folder: Path) -> DualEncoder:
 
 def is_image(model: DualEncoder, modality: str) -> bool:
     """Whether raw items of a modality are images."""
-    from ccal.data import ImageFeatures
+    from ccal.features import ImageFeatures
 
     return isinstance(model.front_ends.get(modality), ImageFeatures)
 
@@ -208,7 +208,7 @@ def _report(index: Any, count: int, modality: str) -> None:
 
 def _plain(source: Path, key: str | None) -> _Given:
     """Arrays, lines and images, as `ccal encode` reads them."""
-    from ccal.data.images.scan import SUFFIXES
+    from ccal.features.scan import SUFFIXES
 
     items = read_items(source, None, key)
     if source.is_dir() or source.suffix.lower() in SUFFIXES:

@@ -51,7 +51,7 @@ def way_of(environment: Mapping[str, str] = os.environ, terminal: bool | None = 
 
 def picture(file: str | None, way: Way) -> str | None:
     """What to print for an image file; None if it is none, or cannot be read."""
-    from ccal.data.images.scan import SUFFIXES
+    from ccal.features.scan import SUFFIXES
 
     if file is None or Path(file).suffix.lower() not in SUFFIXES or not Path(file).is_file():
         return None

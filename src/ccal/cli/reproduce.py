@@ -85,9 +85,9 @@ def command(
 
     `ccal reproduce nottingham-10pct nottingham/ -o runs/nottingham --epochs 10`
     """
-    from ccal.data.music import SheetAudioStore, build_store, read_tunes
-    from ccal.data.music.store import MANIFEST
     from ccal.experiments.nottingham import Budget, check, comparison, kept_runs, run_method
+    from ccal.music import SheetAudioStore, build_store, read_tunes
+    from ccal.music.store import MANIFEST
     from ccal.training.allocator import keep_freed_memory
 
     wanted = [name.strip() for name in methods.split(",") if name.strip()]

@@ -154,7 +154,7 @@ def _answers(
 ) -> tuple[list[tuple[str, Sequence[Hit]]], bool]:
     """Queries by name with their hits, and whether there may be several."""
     from ccal.cli.encode import read_items
-    from ccal.data.known_words import word_check
+    from ccal.features.tfidf import word_check
 
     path = Path(query)
     _refuse_missing_file(path)
@@ -177,7 +177,7 @@ def _answers(
 
 def _refuse_missing_file(path: Path) -> None:
     """A query that is the name of a file should not be searched for as words."""
-    from ccal.data.images.scan import SUFFIXES
+    from ccal.features.scan import SUFFIXES
 
     if path.is_dir() and str(path) != ".":
         raise InputError(f"{path} is a folder; search with words or with a file.")
@@ -188,7 +188,7 @@ def _refuse_missing_file(path: Path) -> None:
 
 def _check_words(texts: Sequence[str], knows: Callable[[str], bool]) -> None:
     """Refuse a query without a known word; of several, say how many have none."""
-    from ccal.data.known_words import refuse_unknown
+    from ccal.features.tfidf import refuse_unknown
 
     unknown = sum(not knows(text) for text in texts)
     if len(texts) == 1:
@@ -216,7 +216,7 @@ def bound_model(index: Index, folder: Path | None) -> DualEncoder:
 
 def _guess(model: DualEncoder, query: str) -> str:
     """The modality of a query: images by their files, words by the front end that reads them."""
-    from ccal.data.images.scan import SUFFIXES
+    from ccal.features.scan import SUFFIXES
 
     path = Path(query)
     image = path.suffix.lower() in SUFFIXES and path.is_file()

@@ -204,8 +204,7 @@ def _collection(location: str | None, model: Path | None, root: Path | None) -> 
 
 def _tunes(location: Path, run: Path | None) -> Collection:
     """A library of tunes, or that of a store of tunes."""
-    from ccal.data.music import SheetAudioStore
-    from ccal.music import TuneLibrary
+    from ccal.music import SheetAudioStore, TuneLibrary
     from ccal.music.default import default_model, library_of
     from ccal.serve.tune_collection import TuneCollection
 

@@ -12,7 +12,7 @@ from ccal.cli.options import DATA, LAYOUT_VIEWS
 from ccal.errors import InputError
 
 if TYPE_CHECKING:
-    from ccal.sources import Data, Source
+    from ccal.data import Data, Source
 
 __all__ = ["any_data_options", "make_source", "read_source"]
 
@@ -24,7 +24,7 @@ def any_data_options(params: Mapping[str, Any]) -> bool:
 
 def make_source(params: Mapping[str, Any], file: Mapping[str, Any]) -> Source:
     """The source that options describe, over what a file says."""
-    from ccal.sources import Source
+    from ccal.data import Source
 
     given = {name: params[name] for name in DATA if params.get(name) is not None}
     for name in ("valid", "test"):
@@ -51,7 +51,9 @@ def make_source(params: Mapping[str, Any], file: Mapping[str, Any]) -> Source:
 
 def read_source(source: Source) -> Data:
     """Read the pairs, and say what was left out."""
-    data = source.read()
+    from ccal.data import read_source
+
+    data = read_source(source)
     for text in data.notes:
         note(f"warning: {text}")
     if len(data.split.valid) == 0:
@@ -69,7 +71,7 @@ def _size(option: str, text: str) -> float | int:
 
 def _from_here(given: Mapping[str, Any], *, has_table: bool) -> dict[str, Any]:
     """Options with their relative files made absolute."""
-    from ccal.sources import View
+    from ccal.data import View
 
     values = dict(given)
     for name in {"table", "files"} & set(values):

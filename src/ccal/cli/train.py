@@ -17,8 +17,8 @@ from ccal.cli.sources import any_data_options, make_source, read_source
 from ccal.errors import InputError
 
 if TYPE_CHECKING:
+    from ccal.data import Data, Source
     from ccal.runs import Run
-    from ccal.sources import Data, Source
     from ccal.training import Settings
 
 __all__ = ["NAME", "command"]

@@ -30,10 +30,9 @@ from ccal.training.scoring import shared_view
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from ccal.data import Pairs
+    from ccal.data import Data, Pairs, Source
     from ccal.model import DualEncoder
     from ccal.runs import Run
-    from ccal.sources import Data, Source
     from ccal.training import Settings
 
 __all__ = ["Judgement", "check_classes", "judge", "train_run", "write_page"]

@@ -10,12 +10,15 @@
   `tie_warning`: diagnostics.
 """
 
-from ccal.evaluation.average_precision import (
+from ccal.evaluation.classes import (
+    ClassReport,
     class_average_precision,
+    class_means,
     class_precisions,
+    evaluate_classes,
     item_average_precision,
+    reachable_k,
 )
-from ccal.evaluation.classes import ClassReport, class_means, evaluate_classes, reachable_k
 from ccal.evaluation.diagnostics import (
     CorrelationStructure,
     chance_correlation,
@@ -25,9 +28,8 @@ from ccal.evaluation.diagnostics import (
     tie_warning,
 )
 from ccal.evaluation.measures import Measures
-from ccal.evaluation.protocol import Direction, Report, evaluate_embeddings
+from ccal.evaluation.protocol import Direction, Report, Ties, evaluate_embeddings, two_way_ranks
 from ccal.evaluation.trec import export_trec
-from ccal.evaluation.two_way import Ties, two_way_ranks
 
 __all__ = [
     "ClassReport",

@@ -11,7 +11,7 @@ from torch import Tensor
 from ccal.cca import Moments, add_ridge, canonical_projections
 from ccal.errors import InputError
 from ccal.evaluation.inputs import Array, embeddings
-from ccal.evaluation.two_way import Ties, two_way_ranks
+from ccal.evaluation.protocol import Ties, two_way_ranks
 from ccal.ranks import unit_rows
 
 __all__ = [

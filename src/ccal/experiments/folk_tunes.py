@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ccal.data.music import (
+from ccal.data.splits import Split
+from ccal.experiments.sheet_audio import train_sheet_audio
+from ccal.model import DualEncoder
+from ccal.music import (
     AugmentedPairs,
     JoinedPairs,
     MusicSettings,
@@ -22,9 +25,6 @@ from ccal.data.music import (
     melody_groups,
     split_tunes_by_melody,
 )
-from ccal.data.splits import Split
-from ccal.experiments.sheet_audio import train_sheet_audio
-from ccal.model import DualEncoder
 from ccal.training.settings import Settings
 
 __all__ = ["SETTINGS", "build_stores", "split_stores", "train_folk_tunes"]

@@ -1,22 +1,85 @@
-"""Finding a tune: a recording finds its place in the score, a line of score its sound.
+"""Sheet music and its sound: pairs to learn from, and tunes that are found by them.
 
-library     TuneLibrary: build, open, identify, identify_sheet
-matches     what was found (TuneMatch, Snippet)
-places      the moments of a tune that can be found
-snippets    pieces of staff and sound, and their embeddings
-strips      all staffs and sounds of a store
-recordings  from a recording to its snippets
-pictures    from a picture of a staff to its snippets
-finding     tunes ranked by votes and alignment
-alignment   the best line, and the best way, along a tune
-drawing     a staff as a picture, with a place marked
-playing     a tune as a WAV file
-default     the library that comes with the package
-files       a library on disk
-errors      OtherTunesError
+tunes           tunes from files, folders and two old collections; equal melodies; splits
+abc, musicxml   notation as people have it
+score           notes in bars; what is heard, and the onsets
+mei, engraving  a staff line in pixels, with the position of each note head
+sound, sound_font, audio          a score as sound, and sound as frames
+rendering       both modalities of one tune
+building, worker, store          many tunes into memory-mapped arrays, in parallel and resumable
+pairs, augmentation, preview     the paper's pairs, varied, joined, and looked at
+library, library_files           TuneLibrary: build, open, identify, identify_sheet
+embedding, identification        snippets in the common space; tunes ranked by votes and alignment
+recordings, staff_pictures       queries as people have them
+default         the library that comes with the package
 """
 
-from ccal.music.library import TuneLibrary
-from ccal.music.matches import Snippet, TuneMatch
+from typing import TYPE_CHECKING
 
-__all__ = ["Snippet", "TuneLibrary", "TuneMatch"]
+from ccal.optional import lazy_names
+
+if TYPE_CHECKING:
+    from ccal.music.abc import Tune, parse_abc, split_tunes
+    from ccal.music.audio import audio_spectrogram, read_audio, spectrogram
+    from ccal.music.augmentation import Augmentation, AugmentedPairs
+    from ccal.music.building import build_store
+    from ccal.music.engraving import Engraving, engrave
+    from ccal.music.library import Snippet, TuneLibrary, TuneMatch
+    from ccal.music.pairs import JoinedPairs, SheetAudioPairs, ThinnedPairs
+    from ccal.music.preview import write_preview
+    from ccal.music.rendering import MusicSettings, RenderedTune, render_tune
+    from ccal.music.score import Score
+    from ccal.music.sound import default_sound_font, synthesise
+    from ccal.music.store import SheetAudioStore
+    from ccal.music.tunes import collection, melody_groups, read_tunes, split_tunes_by_melody
+
+__all__ = [
+    "Augmentation",
+    "AugmentedPairs",
+    "Engraving",
+    "JoinedPairs",
+    "MusicSettings",
+    "RenderedTune",
+    "Score",
+    "SheetAudioPairs",
+    "SheetAudioStore",
+    "Snippet",
+    "ThinnedPairs",
+    "Tune",
+    "TuneLibrary",
+    "TuneMatch",
+    "audio_spectrogram",
+    "build_store",
+    "collection",
+    "default_sound_font",
+    "engrave",
+    "melody_groups",
+    "parse_abc",
+    "read_audio",
+    "read_tunes",
+    "render_tune",
+    "spectrogram",
+    "split_tunes",
+    "split_tunes_by_melody",
+    "synthesise",
+    "write_preview",
+]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "abc": ("Tune", "parse_abc", "split_tunes"),
+        "augmentation": ("Augmentation", "AugmentedPairs"),
+        "building": ("build_store",),
+        "engraving": ("Engraving", "engrave"),
+        "library": ("Snippet", "TuneLibrary", "TuneMatch"),
+        "pairs": ("JoinedPairs", "SheetAudioPairs", "ThinnedPairs"),
+        "preview": ("write_preview",),
+        "rendering": ("MusicSettings", "RenderedTune", "render_tune"),
+        "score": ("Score",),
+        "sound": ("default_sound_font", "synthesise"),
+        "audio": ("audio_spectrogram", "read_audio", "spectrogram"),
+        "store": ("SheetAudioStore",),
+        "tunes": ("collection", "melody_groups", "read_tunes", "split_tunes_by_melody"),
+    },
+)

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ccal.bundled import abc_hash, held_out, pretrained
-from ccal.data.images import user_cache
-from ccal.data.music import SheetAudioStore, Tune, build_store, collection
-from ccal.data.music.sources import COLLECTIONS
+from ccal.features import user_cache
 from ccal.model import DualEncoder
-from ccal.music.errors import OtherTunesError
-from ccal.music.files import MANIFEST
-from ccal.music.library import TuneLibrary
+from ccal.music import SheetAudioStore, Tune, build_store, collection
+from ccal.music.library import OtherTunesError, TuneLibrary
+from ccal.music.library_files import MANIFEST
+from ccal.music.tunes import COLLECTIONS
 from ccal.retrieval.errors import DamagedIndexError
 from ccal.retrieval.fingerprint import fingerprint
 

@@ -1,9 +1,18 @@
-"""TuneLibrary: the tunes of a store, found by a recording or by a picture of their staff."""
+"""TuneLibrary: the tunes of a store, found by a recording or by a picture of their staff.
+
+What was found: a tune, and where in it.
+
+What can be wrong with a library, besides damage.
+
+The sound of a tune of a store, to listen to.
+"""
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -11,28 +20,96 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ccal.data.music import SheetAudioStore
-from ccal.data.music.snippets import FRAMES
-from ccal.data.music.spectrogram import FRAME_RATE
 from ccal.errors import InputError
 from ccal.model import DualEncoder
-from ccal.music import files
-from ccal.music.drawing import staff_picture
-from ccal.music.errors import OtherTunesError
-from ccal.music.finding import Axis, Way, find, staff_axis, time_axis
-from ccal.music.matches import Snippet, TuneMatch
-from ccal.music.pictures import Picture, read_staff, spots
-from ccal.music.places import places_of
-from ccal.music.playing import wav
+from ccal.music import SheetAudioStore, parse_abc, synthesise
+from ccal.music import library_files as files
+from ccal.music.audio import FRAME_RATE
+from ccal.music.embedding import MODALITIES, Embedder, count_strips, cut, places_of, strips_of
+from ccal.music.identification import Axis, Way, find, staff_axis, time_axis
+from ccal.music.pairs import FRAMES
 from ccal.music.recordings import Recording, level_of, listen, moments
-from ccal.music.snippets import MODALITIES, Embedder, cut
-from ccal.music.strips import count_strips, strips_of
+from ccal.music.sound import RENDER_RATE
+from ccal.music.staff_pictures import Picture, read_staff, spots, staff_picture
+from ccal.optional import require
 from ccal.retrieval.embedded.exact import nearest
 from ccal.retrieval.embedding import unit_vectors
 from ccal.retrieval.errors import OtherModelError
 from ccal.retrieval.fingerprint import fingerprint
 
-__all__ = ["TuneLibrary"]
+__all__ = ["OtherTunesError", "Snippet", "TuneLibrary", "TuneMatch", "wav"]
+
+
+@dataclass(frozen=True)
+class TuneMatch:
+    """A tune of a library that a query resembles.
+
+    Args:
+        tune: its number in the library.
+        name: its name.
+        source: the file and the number that it came from.
+        score: mean cosine along the way; 1 is best, and chance is near 0.
+        columns: from where to where on the tune's staff line the query goes, in pixels.
+        seconds: from when to when in its sound, at the library's tempo.
+        path: (second of the recording or column of the picture, column of the staff, second of the
+            sound) for each snippet; none of the three ever falls.
+    """
+
+    tune: int
+    name: str
+    source: str
+    score: float
+    columns: tuple[float, float]
+    seconds: tuple[float, float]
+    path: list[tuple[float, float, float]]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Snippet:
+    """A place of a tune, and the cosine of its snippet with a query's."""
+
+    tune: int
+    column: float
+    second: float
+    score: float
+
+
+class OtherTunesError(InputError):
+    """The library was made of other tunes than its store has now."""
+
+
+def wav(store: SheetAudioStore, tune: int, seconds: tuple[float, float] | None = None) -> bytes:
+    """A WAV file, 16 bits and one channel, of a tune, or of its seconds from..to."""
+    abc = store.tunes[tune].abc
+    if abc is None:
+        raise InputError(
+            f"the store {str(store.folder)!r} does not know how its tunes are written, as it was "
+            "built by an earlier version; `ccal data build` (in Python, build_store) with the same "
+            "tunes adds that."
+        )
+    settings = store.settings
+    sound = synthesise(
+        parse_abc(abc),
+        sound_font=settings["sound_font"],
+        program=settings["program"],
+        tempo=settings["tempo"],
+    )
+    if seconds is not None:
+        first, last = (round(second * RENDER_RATE) for second in seconds)
+        if not 0 <= first < last:
+            raise InputError(f"seconds must be from..to, got {seconds[0]:g} and {seconds[1]:g}.")
+        sound = sound[first:last]
+    # As loud as can be, but for a little.
+    sound = sound * (0.9 / max(float(np.abs(sound).max(initial=0)), 1e-6))
+    module = require("soundfile", extra="music", purpose="Writing audio")
+    content = io.BytesIO()
+    module.write(content, sound, RENDER_RATE, format="WAV", subtype="PCM_16")
+    return content.getvalue()
+
 
 Progress = Callable[[int, int], None]
 # Frames between snippets of a recording, and columns between those of a picture.

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ccal.data.music import audio_spectrogram, spectrogram
-from ccal.data.music.snippets import FRAMES
 from ccal.errors import InputError
+from ccal.music import audio_spectrogram, spectrogram
+from ccal.music.pairs import FRAMES
 
 __all__ = ["Recording", "level_of", "listen", "moments"]
 

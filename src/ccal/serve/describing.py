@@ -7,9 +7,9 @@ from os.path import basename, splitext
 from pathlib import Path
 from typing import Any
 
-from ccal.data.images.scan import SUFFIXES
 from ccal.encoders import front_end_config, tower_config
 from ccal.errors import CcalError
+from ccal.features.scan import SUFFIXES
 from ccal.model import DualEncoder
 from ccal.retrieval import Hit, Item
 from ccal.serve.card import Card

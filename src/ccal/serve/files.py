@@ -96,7 +96,7 @@ class ItemFiles:
 
     def _encoded(self, file: BinaryIO, side: int | None) -> bytes:
         """Decoded and written again: nothing but pixels comes through."""
-        from ccal.data.images.loading import load_image
+        from ccal.features.loading import load_image
 
         require("PIL.Image", extra="images", purpose="Showing images")
         if os.fstat(file.fileno()).st_size > _LARGEST_IMAGE:

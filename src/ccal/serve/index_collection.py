@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ccal.data.known_words import refuse_unknown, word_check
 from ccal.errors import CcalError, InputError
+from ccal.features.tfidf import refuse_unknown, word_check
 from ccal.model import DualEncoder
 from ccal.retrieval import Index
 from ccal.retrieval.filters import conditions
@@ -214,6 +214,6 @@ class IndexCollection:
 
 
 def _reads_images(front_end: Any) -> bool:
-    from ccal.data import ImageFeatures
+    from ccal.features import ImageFeatures
 
     return isinstance(front_end, ImageFeatures)

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ccal.data.music.spectrogram import FRAME_RATE
 from ccal.errors import InputError
 from ccal.model import DualEncoder
 from ccal.music import TuneLibrary, TuneMatch
+from ccal.music.audio import FRAME_RATE
 from ccal.optional import require
 from ccal.retrieval import fingerprint
 from ccal.retrieval.home import Vectors

@@ -34,7 +34,7 @@ def decode_image(content: bytes, limits: Limits, *, whole: bool = False) -> Imag
 
     The number of pixels is read from the header and checked before any of them is decoded.
     """
-    from ccal.data.images.loading import load_image
+    from ccal.features.loading import load_image
 
     module = require("PIL.Image", extra="images", purpose="Reading images")
     module.init()

@@ -10,9 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ccal.data import ImageFeatures, Pairs, Rows, SparseRows, TfidfVectoriser
+from ccal.data import Pairs, Rows
 from ccal.encoders import FrontEnd
 from ccal.errors import InputError
+from ccal.features import ImageFeatures, SparseRows, TfidfVectoriser
 from ccal.training.progress import counting
 
 __all__ = ["PairFeatures", "both"]

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from ccal.data import ImageFeatures, Pairs, TfidfVectoriser, WordSequences
+from ccal.data import Pairs
 from ccal.encoders import DenseTower, FrontEnd, WordCNN, WordCRNN
 from ccal.errors import InputError
+from ccal.features import ImageFeatures, TfidfVectoriser, WordSequences
 from ccal.model import DualEncoder
 from ccal.training.features import PairFeatures
 from ccal.training.settings import Settings

@@ -15,7 +15,7 @@ from ccal.data import Pairs
 from ccal.distributed import rank
 from ccal.encoders import FrontEnd
 from ccal.errors import InputError
-from ccal.hubs import HubCorrection
+from ccal.evaluation.hubs import HubCorrection
 from ccal.model import DualEncoder
 from ccal.ranks import mean_reciprocal_rank
 from ccal.training.comparison import clearly_better, reciprocal_ranks

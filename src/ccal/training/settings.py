@@ -73,7 +73,7 @@ class Settings:
         text: what texts become for ccal, dcca and learned: "tfidf", or words in order for the
             paper's towers "word-cnn" and "word-crnn", which have hidden layers of their own.
             "refined" and "linear" always have TF-IDF.
-        backbone: network for image files, as `ccal.data.images` knows it (needs ccal[images]).
+        backbone: network for image files, as `ccal.features` knows it (needs ccal[images]).
         min_count: a word of a text modality stays if it occurs that often in the training texts.
         sublinear: TF-IDF takes 1 + ln(count) of a word instead of its count.
         lemmatise: words are reduced to their dictionary form (needs ccal[text]).

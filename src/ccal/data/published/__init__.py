@@ -16,11 +16,10 @@ text of an image's captions (protocol 3, which the paper follows). `images` is t
 image files, all of which must exist; with None the names stay as the data set gives them.
 """
 
+from ccal.data.published.captions import Problems, image_names, match_features
 from ccal.data.published.coco import read_coco
-from ccal.data.published.features import image_names, match_features
 from ccal.data.published.flickr import read_flickr
 from ccal.data.published.iapr_tc12 import read_iapr_tc12
-from ccal.data.published.images import Problems
 from ccal.data.published.karpathy import read_karpathy
 from ccal.data.published.reed import read_reed
 

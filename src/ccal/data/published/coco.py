@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from ccal.data.published.captions import Captions, Image, Problems, build_table, check_options
 from ccal.data.published.files import FilePath, read_json
-from ccal.data.published.images import Captions, Image, Problems, build_table, check_options
 from ccal.data.splits import split_name
 from ccal.data.tables import Table
 from ccal.errors import InputError

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from ccal.data.published.captions import Captions, Image, Problems, build_table, check_options
 from ccal.data.published.files import FilePath, read_lines, read_lists
-from ccal.data.published.images import Captions, Image, Problems, build_table, check_options
 from ccal.data.tables import Table
 
 __all__ = ["read_flickr"]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ccal.data.published.captions import Image, Problems, build_table, check_options
 from ccal.data.published.files import FilePath, existing_folder, visible
-from ccal.data.published.images import Image, Problems, build_table, check_options
 from ccal.data.splits import random_split
 from ccal.data.tables import Table
 from ccal.errors import InputError

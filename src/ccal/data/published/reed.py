@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from ccal.data.published.captions import Captions, Image, Problems, build_table, check_options
 from ccal.data.published.files import (
     FilePath,
     Listed,
@@ -13,7 +14,6 @@ from ccal.data.published.files import (
     read_lists,
     visible,
 )
-from ccal.data.published.images import Captions, Image, Problems, build_table, check_options
 from ccal.data.splits import disjoint_split
 from ccal.data.tables import Table
 from ccal.errors import InputError

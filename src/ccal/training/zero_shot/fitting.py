@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ccal.cca import CCA
-from ccal.data import Pairs, TfidfVectoriser
+from ccal.data import Pairs
 from ccal.encoders import FrontEnd, LinearTower
 from ccal.encoders.linear import signed_root
 from ccal.errors import InputError
 from ccal.evaluation import class_average_precision, class_means, reachable_k
+from ccal.evaluation.hubs import mean_of_neighbours
+from ccal.features import TfidfVectoriser
 from ccal.model import DualEncoder
-from ccal.neighbours import mean_of_neighbours
 from ccal.training.features import PairFeatures
 from ccal.training.methods import fit_front_ends
 from ccal.training.settings import Settings

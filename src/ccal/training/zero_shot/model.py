@@ -17,9 +17,9 @@ from ccal.data import Pairs
 from ccal.encoders import LinearTower, build_tower, front_end_config, tower_config
 from ccal.errors import CcalError, InputError
 from ccal.evaluation import ClassReport
+from ccal.evaluation.hubs import mean_of_neighbours
 from ccal.files import intact, named_by_hash, write_atomically
 from ccal.model import DualEncoder, Items, load
-from ccal.neighbours import mean_of_neighbours
 from ccal.optional import require
 from ccal.ranks import unit_rows
 from ccal.training.zero_shot.scoring import evaluate_zero_shot

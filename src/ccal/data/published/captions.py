@@ -1,0 +1,230 @@
+"""Images with captions, on the way from a published data set to pairs, and their problems.
+
+Arrays of image features in place of image files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ccal.data.pairs import Pairs, Rows
+from ccal.data.published.files import FilePath, existing_folder
+from ccal.data.tables import BadRows, Table
+from ccal.errors import InputError
+
+__all__ = [
+    "Captions",
+    "Image",
+    "Problems",
+    "build_table",
+    "check_options",
+    "image_names",
+    "match_features",
+]
+
+Captions: TypeAlias = Literal["separate", "concatenate"]
+
+
+@dataclass
+class Problems(BadRows):
+    """`BadRows` of a data set that may lie in several files, so that each reason names its place.
+
+    `rows` counts the images of the data set, good or bad.
+
+    >>> bad = Problems(Path("Flickr8k.token.txt"), rows=8092)
+    >>> bad.at("line 7", "the caption is empty")
+    >>> print(bad)
+    Flickr8k.token.txt: 1 problem among 8,092 images
+      line 7: the caption is empty
+    """
+
+    unit: str = "image"
+
+    def at(self, place: str, reason: str) -> None:
+        """Count a problem, and keep its place and reason while there is room."""
+        self.add(self.total + 1, f"{place}: {reason}")
+
+    def is_text(self, value: object, place: str, what: str) -> TypeGuard[str]:
+        """Whether this is text to work with; if not, that is a problem."""
+        if not isinstance(value, str):
+            given = "is missing" if value is None else f"must be text, got {type(value).__name__}"
+            self.at(place, f"{what} {given}")
+        elif not value.strip():
+            self.at(place, f"{what} is empty")
+        elif not value.isascii() and re.search("[\ud800-\udfff]", value):
+            self.at(place, f"{what} is not UTF-8 text")
+        else:
+            return True
+        return False
+
+    def __str__(self) -> str:
+        problems = "problem" if self.total == 1 else "problems"
+        images = "image" if self.rows == 1 else "images"
+        head = f"{self.path}: {self.total:,} {problems} among {self.rows:,} {images}"
+        lines = [f"  {reason}" for _, reason in self.shown]
+        if self.total > len(self.shown):
+            lines.append(f"  ... and {self.total - len(self.shown):,} more")
+        return "\n".join([head, *lines])
+
+
+@dataclass
+class Image:
+    """An image of a data set: its name there, where it is named, and what is said of it.
+
+    `file` is its path in the folder of images, if that is not its name. An entry that cannot be
+    read is an image without a name: it keeps its place, since features are counted by it.
+    """
+
+    name: str
+    place: str
+    captions: list[str] = field(default_factory=list)
+    split: str | None = None
+    label: str | None = None
+    file: str | None = None
+
+    def describe(self, caption: object, place: str, bad: Problems, what: str = "caption") -> None:
+        """Add a caption, with single spaces, unless it is bad."""
+        if bad.is_text(caption, place, what):
+            self.captions.append(" ".join(caption.split()))
+
+
+def check_options(images: FilePath | None, captions: str) -> Path | None:
+    """The folder of images or None, after a look at what all readers are given."""
+    if captions not in ("separate", "concatenate"):
+        raise InputError(f"captions must be 'separate' or 'concatenate', got {captions!r}.")
+    return None if images is None else existing_folder(images)
+
+
+def build_table(
+    images: Sequence[Image],
+    bad: Problems,
+    *,
+    folder: Path | None,
+    captions: Captions,
+    has_split: bool,
+    strict: bool,
+) -> Table:
+    """Pairs of the images that have captions, a part if `has_split`, and a file if `folder`.
+
+    Images without captions are taken to be in `bad` already. Those of no part are left out, since
+    published lists do not name every image.
+    """
+    bad.rows = len(images)
+    first: dict[str, Image] = {}
+    used: list[int] = []
+    paths: list[str] = []
+    texts: list[str] = []
+    for row, image in enumerate(images):
+        if not image.name or (has_split and image.split is None):
+            continue
+        if first.setdefault(image.name, image) is not image:
+            bad.at(image.place, f"{image.name} was given in {first[image.name].place} already")
+            continue
+        if not image.captions:
+            continue
+        path = image.name
+        if folder is not None:
+            path = os.path.join(folder, image.file or image.name)
+            if not os.path.isfile(path):
+                bad.at(image.place, f"no image file {path}")
+                continue
+        found = [" ".join(image.captions)] if captions == "concatenate" else image.captions
+        used += [row] * len(found)
+        paths += [path] * len(found)
+        texts += found
+    if bad and strict:
+        raise InputError(f"{bad}\nCorrect this, or leave it out with strict=False.")
+    if not used:
+        raise InputError(f"{bad}\nNothing is left to read.")
+    rows = np.array(used, dtype=np.int64)
+    pairs = Pairs(
+        {"image": Rows(paths, files=folder is not None), "text": texts},
+        label=None if images[used[0]].label is None else [str(images[row].label) for row in used],
+        group=rows if captions == "separate" else None,
+    )
+    split = np.array([str(images[row].split) for row in used]) if has_split else None
+    return Table(pairs, split, rows, bad)
+
+
+def image_names(table: Table) -> list[str]:
+    """The image of every pair, each once and in the order of the data set.
+
+    Features computed for these, in this order, are matched by
+    `match_features(table, features, image_names(table))`.
+
+    >>> from ccal.data import BadRows
+    >>> from pathlib import Path
+    >>> pairs = Pairs({"image": ["7.jpg", "7.jpg", "9.jpg"], "text": ["a", "b", "c"]})
+    >>> image_names(Table(pairs, None, np.array([0, 0, 1]), BadRows(Path("tokens.txt"), rows=2)))
+    ['7.jpg', '9.jpg']
+    """
+    return list(dict.fromkeys(table.pairs.column("image")[:]))
+
+
+def match_features(
+    table: Table,
+    features: NDArray[Any],
+    names: Sequence[str] | None = None,
+    *,
+    strict: bool = True,
+) -> Table:
+    """Put features (n, ...) in the place of image names; nothing is copied.
+
+    Row i of `features` belongs to the image `names[i]`, spelled as in the table. Without `names` it
+    belongs to image i of the data set, those included that the table leaves out, and n must be the
+    number of all of them. Images that `names` lacks are refused, or left out with `strict=False`
+    and added to `bad`.
+
+    >>> from ccal.data import BadRows
+    >>> from pathlib import Path
+    >>> pairs = Pairs({"image": ["7.jpg", "7.jpg", "9.jpg"], "text": ["a", "b", "c"]})
+    >>> table = Table(pairs, None, np.array([0, 0, 1]), BadRows(Path("tokens.txt"), rows=2))
+    >>> match_features(table, np.array([[9.0], [7.0]]), ["9.jpg", "7.jpg"]).pairs[1]
+    (array([7.]), 'b')
+    """
+    if names is None:
+        if len(features) != table.bad.rows:
+            raise InputError(
+                f"features has {len(features):,} rows, but {table.bad.path} has "
+                f"{table.bad.rows:,} images; say with names which image each row belongs to."
+            )
+        return _with_features(table, features, table.rows, np.arange(len(table.pairs)))
+    if len(features) != len(names):
+        raise InputError(f"features has {len(features):,} rows, but names has {len(names):,}.")
+    position = {name: row for row, name in enumerate(names)}
+    if len(position) < len(names):
+        twice = next(name for row, name in enumerate(names) if position[name] != row)
+        raise InputError(f"names has {twice!r} more than once; give each image one row.")
+    images = table.pairs.column("image")[:]
+    index = np.array([position.get(name, -1) for name in images], dtype=np.int64)
+    keep = np.flatnonzero(index >= 0)
+    bad = replace(table.bad, shown=list(table.bad.shown))
+    missing = {images[i]: int(table.rows[i]) for i in np.flatnonzero(index < 0)}
+    for name, row in missing.items():
+        bad.add(row + 1, f"{name}: no features")
+    if missing and (strict or not len(keep)):
+        some = f"; names begins with {names[0]!r}" if len(names) else ""
+        raise InputError(f"{bad}\nnames must be spelled as the images of the table are{some}.")
+    return _with_features(replace(table, bad=bad), features, index, keep)
+
+
+def _with_features(
+    table: Table, features: NDArray[Any], index: NDArray[np.int64], keep: NDArray[np.int64]
+) -> Table:
+    """The pairs `keep`, pair i with row `index[i]` of the features."""
+    kept = table.pairs[keep]
+    pairs = Pairs(
+        {"image": Rows(features, index[keep]), "text": kept.column("text")},
+        label=kept.label,
+        group=kept.group,
+    )
+    split = None if table.split is None else table.split[keep]
+    return Table(pairs, split, table.rows[keep], table.bad)

@@ -1,0 +1,220 @@
+"""Where pairs come from, as plain data: files, columns and split.
+
+`View` is one modality: a column of a table or an array file, with its name. `Source` joins two of
+them with a table, or with the folder of a published data set, and says how to split the pairs.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
+
+from ccal.errors import InputError
+
+__all__ = ["LAYOUTS", "Layout", "Source", "View", "layout_kind"]
+
+
+@dataclass(frozen=True)
+class View:
+    """One modality as a person names it: `column`, `file.npy`, `file.npz:key`, or `name=` these.
+
+    >>> View.of("image=photos/features.npz:resnet")
+    View(name='image', file='photos/features.npz', key='resnet', column=None)
+    >>> View.of("captions", table=True).column
+    'captions'
+    """
+
+    name: str
+    file: str | None
+    key: str | None
+    column: str | None
+
+    @classmethod
+    def of(cls, text: str, *, table: bool = False) -> Self:
+        """Take apart what was given; columns are for pairs from a table only."""
+        named = re.fullmatch(r"([A-Za-z_][\w-]*)=(.+)", text)
+        name, rest = (named[1], named[2]) if named else (None, text)
+        keyed = re.fullmatch(r"(.+\.npz):([^:/]+)", rest)
+        file, key = (keyed[1], keyed[2]) if keyed else (rest, None)
+        if table and not file.endswith((".npy", ".npz")):
+            return cls(name or _identifier(rest), None, None, rest)
+        return cls(name or _identifier(Path(file).stem), file, key, None)
+
+    def check_name(self) -> None:
+        """Refuse names that torch modules or `DualEncoder` need for themselves."""
+        from torch.nn import ModuleDict
+
+        from ccal.model import DualEncoder
+
+        taken = inspect.signature(DualEncoder.__init__).parameters
+        if (self.name in taken and self.name != "towers") or hasattr(ModuleDict, self.name):
+            raise InputError(
+                f"A modality cannot be called {self.name!r}; give it another name, as in "
+                f"image={self.column or self.file}."
+            )
+
+    def hint(self) -> str:
+        """Why what was given may not be found: a name with a space in it is taken for no name.
+
+        >>> View.of("my photo=photos.npy").hint()
+        " A name before '=' has letters, digits, _ and -, as in my_photo=photos.npy."
+        """
+        name, equals, rest = (self.column or self.file or "").partition("=")
+        if not equals or "/" in name:
+            return ""
+        better = f"{_identifier(name)}={rest}"
+        return f" A name before '=' has letters, digits, _ and -, as in {better}."
+
+
+def _identifier(text: str) -> str:
+    """A file's stem or a column as the name of a modality: word characters only."""
+    return re.sub(r"\W+", "_", text).strip("_") or "modality"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Two array files, or a table with its columns, and how to split the pairs.
+
+    Args:
+        x: the first modality, as `View` reads it.
+        y: the second modality.
+        table: a .csv, .tsv, .jsonl or .parquet file; none if x and y are array files.
+        layout: of a published data set, whose folder then stands for the table; x and y are its
+            "image" (or features of its images) and "text", in either order.
+        folder: where relative paths start.
+        files: where the files that a column names are; the table's folder if not given. A column
+            whose first entry has the suffix of an image names files. Of a layout, where its images
+            are if not with its texts.
+        label: column of classes.
+        group: column of what pairs show; pairs of one group are never split apart.
+        split_column: column of train, valid or test.
+        captions: a list of texts in one row is "separate" pairs or one text ("concatenate").
+        split_by: what stays together in a split: "random" rows alone, "group" or "label"; groups if
+            there are any. Of a layout labels, by its published lists unless this is given.
+        valid: share (float) or number (int) of validation pairs or groups.
+        test: the same for test pairs.
+        split_seed: of the random split.
+        skip_bad_rows: leave out what cannot be read, instead of refusing it.
+    """
+
+    x: str
+    y: str
+    table: str | None = None
+    layout: Layout | None = None
+    folder: str | None = None
+    files: str | None = None
+    label: str | None = None
+    group: str | None = None
+    split_column: str | None = None
+    captions: Literal["separate", "concatenate"] = "separate"
+    split_by: Literal["random", "group", "label"] | None = None
+    valid: float | int = 0.1
+    test: float | int = 0.1
+    split_seed: int = 0
+    skip_bad_rows: bool = False
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            _check_type(field.name, getattr(self, field.name))
+        if self.captions not in ("separate", "concatenate"):
+            raise InputError(
+                f"captions must be 'separate' or 'concatenate', got {self.captions!r}."
+            )
+        if self.split_by not in (None, "random", "group", "label"):
+            raise InputError(
+                f"split_by must be 'random', 'group' or 'label', got {self.split_by!r}."
+            )
+        for name in ("files", "label", "group", "split_column"):
+            if self.table is None and getattr(self, name) is not None:
+                raise InputError(f"{name} belongs to a table, but no table was given.")
+        if self.layout not in (None, *LAYOUTS):
+            raise InputError(f"layout must be one of {', '.join(LAYOUTS)}, got {self.layout!r}.")
+        if self.layout is not None:
+            _check_layout(self)
+        first, second = self.views
+        if first.name == second.name:
+            raise InputError(
+                f"x and y are both called {first.name!r}; name them, as in x = 'image={self.x}'."
+            )
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
+        """A source from plain data, as TOML has it.
+
+        >>> Source.from_mapping({"x": "a.npy", "y": "b.npy", "vald": 0.2})
+        Traceback (most recent call last):
+        ...
+        ccal.errors.InputError: There is no data option 'vald'; did you mean 'valid'?
+        """
+        names = [field.name for field in fields(cls)]
+        for name in values:
+            if name not in names:
+                close = difflib.get_close_matches(name, names, n=1)
+                hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}."
+                raise InputError(f"There is no data option {name!r}; {hint}")
+        if missing := [name for name in ("x", "y") if values.get(name) is None]:
+            raise InputError(f"The data lack {' and '.join(missing)}.")
+        return cls(**values)
+
+    @property
+    def views(self) -> tuple[View, View]:
+        """Both modalities, taken apart."""
+        table = self.table is not None
+        return View.of(self.x, table=table), View.of(self.y, table=table)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, without those that are None."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def path(self, given: str) -> Path:
+        """A file of the source: below `folder`, or where one stands if it is not there any more."""
+        if self.folder is None or os.path.isabs(given):
+            return Path(given)
+        there = Path(os.path.normpath(Path(self.folder, given)))
+        return Path(given) if not there.exists() and Path(given).exists() else there
+
+
+def _check_type(name: str, value: object) -> None:
+    if name in ("valid", "test"):
+        if type(value) not in (int, float):
+            raise InputError(f"{name} must be a fraction or a whole number, got {value!r}.")
+    elif name == "split_seed":
+        if type(value) is not int:
+            raise InputError(f"{name} must be a whole number, got {value!r}.")
+    elif name == "skip_bad_rows":
+        if type(value) is not bool:
+            raise InputError(f"{name} must be true or false, got {value!r}.")
+    elif not (isinstance(value, str) and value) and (value is not None or name in ("x", "y")):
+        raise InputError(f"{name} must be text, got {value!r}.")
+
+
+Layout = Literal["reed"]
+LAYOUTS: tuple[Layout, ...] = get_args(Layout)
+"""reed: `text_c10/CLASS/IMAGE.txt` and lists of classes (CUB and Flowers of Reed et al. 2016)."""
+
+
+def _check_layout(source: Source) -> None:
+    """Refuse what does not go together with a layout."""
+    if source.table is None:
+        raise InputError(f"layout = {source.layout!r} needs the folder of the data set.")
+    for name in ("label", "group", "split_column"):
+        if getattr(source, name) is not None:
+            raise InputError(f"The layout {source.layout!r} has no columns; leave {name} out.")
+    kinds = [layout_kind(source, view) for view in (0, 1)]
+    if set(kinds) != {"image", "text"}:
+        raise InputError(
+            f"The layout {source.layout!r} joins image and text; got x = {source.x!r}, "
+            f"y = {source.y!r}. Features of its images are given as x = 'image=features.npy'."
+        )
+
+
+def layout_kind(source: Source, place: int) -> str:
+    """What view x (0) or y (1) is in the data set: an array of features is of its images."""
+    view = source.views[place]
+    return "image" if view.column is None else view.column

@@ -1,0 +1,46 @@
+"""Front ends: raw items in, rows of numbers out; each saves itself with the model.
+
+tfidf      words, lemmas, TF-IDF; sparse rows
+words      texts as sequences of word numbers
+images     ImageFeatures: features of image files, by a network that was trained before
+backbones  such networks by name, and how to add one
+loading    one image: file, orientation, colours, centre crop
+scan       image files in a folder; which of a list cannot be read
+cache      features on disk, by content
+"""
+
+from ccal.features.backbones import (
+    Backbone,
+    as_backbone,
+    backbone_names,
+    load_backbone,
+    register_backbone,
+)
+from ccal.features.cache import FeatureCache, user_cache
+from ccal.features.images import ImageFeatures
+from ccal.features.loading import centre_crop, load_image
+from ccal.features.scan import BadImages, ImageScan, find_images, scan_images
+from ccal.features.tfidf import SparseRows, TfidfVectoriser, lemmatise, tokenise
+from ccal.features.words import WordSequences
+
+__all__ = [
+    "Backbone",
+    "BadImages",
+    "FeatureCache",
+    "ImageFeatures",
+    "ImageScan",
+    "SparseRows",
+    "TfidfVectoriser",
+    "WordSequences",
+    "as_backbone",
+    "backbone_names",
+    "centre_crop",
+    "find_images",
+    "lemmatise",
+    "load_backbone",
+    "load_image",
+    "register_backbone",
+    "scan_images",
+    "tokenise",
+    "user_cache",
+]

@@ -1,0 +1,315 @@
+"""ABC texts: their tunes, and what a key or a metre without further words means.
+
+From ABC to a score that is engraved and heard alike: one voice, played through once.
+
+Left out are titles, chord symbols and other quoted text, decorations, slurs and grace notes, which
+have no time of their own. Repeat signs become bar lines, and first and second endings follow each
+other: a staff that is read once from left to right belongs to a recording that is heard once. An
+accidental holds for its octave until the bar line, and over a tie. A tie between two different
+pitches, which people write for a slur, is none.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from ccal.errors import InputError
+from ccal.music.score import Bar, Note, Pitch, Score, Tuplet
+
+__all__ = ["Tune", "default_length", "parse_abc", "signature", "split_tunes"]
+
+_FIFTHS = dict(zip("FCGDAEB", range(-1, 6), strict=True))
+# How many fifths a mode's signature lies from that of the major key on the same note.
+_MODES = {"maj": 0, "ion": 0, "mix": -1, "dor": -2, "min": -3, "aeo": -3, "phr": -4, "loc": -5}
+_MODES |= {"m": -3, "lyd": 1}
+
+
+@dataclass(frozen=True)
+class Tune:
+    """One tune: its ABC as it was written, its name, and where it came from."""
+
+    abc: str
+    name: str
+    source: str
+
+    @property
+    def title(self) -> str:
+        """Name and source, for messages."""
+        return f"{self.name!r} ({self.source})"
+
+
+def split_tunes(text: str, source: str) -> list[Tune]:
+    r"""The tunes of an ABC text: each begins with a line `X:`.
+
+    >>> [tune.title for tune in split_tunes("X:1\nT:Air\nK:C\nCDE|\n\nX:7\nK:C\nc|", "a.abc")]
+    ["'Air' (a.abc, X:1)", "'untitled' (a.abc, X:7)"]
+    """
+    tunes = []
+    for part in re.split(r"^(?=X:)", text.replace("\r\n", "\n").replace("\r", "\n"), flags=re.M):
+        number = re.match(r"X:\s*([^\n]*)", part)
+        if number is None:
+            continue
+        name = re.search(r"^T:\s*(\S[^\n]*)", part, flags=re.M)
+        where = f"{source}, X:{number[1].strip()}"
+        tunes.append(Tune(part.strip() + "\n", name[1].strip() if name else "untitled", where))
+    return tunes
+
+
+def signature(key: str) -> int:
+    """Sharps (positive) or flats (negative) of the content of a `K:` field, in any mode.
+
+    >>> signature("Dmix"), signature(" F#m"), signature("Bb"), signature("A dorian"), signature("C")
+    (1, 3, -2, 1, 0)
+    """
+    text = key.strip()
+    if re.match(r"(none|perc|clef|$)", text, flags=re.I):
+        return 0
+    if re.match(r"HP\b", text, flags=re.I):
+        return 2
+    found = re.match(r"([A-G])([#b]?)\s*([A-Za-z]*)", text)
+    if found is None:
+        raise InputError(f"the key {text!r} is not one such as G or Em.")
+    tonic, accidental, word = found.groups()
+    # "EM" is E major and "Em" E minor; other words, such as "treble", say nothing of the mode.
+    mode = "maj" if word == "M" else word[:3].lower()
+    fifths = _FIFTHS[tonic] + {"#": 7, "b": -7, "": 0}[accidental] + _MODES.get(mode, 0)
+    if not -7 <= fifths <= 7:
+        raise InputError(f"the key {text!r} has more than seven accidentals.")
+    return fifths
+
+
+def default_length(metre: str) -> Fraction:
+    """The length of a note without a number where there is no `L:` field, in whole notes.
+
+    >>> default_length("2/4"), default_length("C|")
+    (Fraction(1, 16), Fraction(1, 8))
+    """
+    found = re.match(r"\s*(\d+)\s*/\s*([1-9]\d*)", metre)
+    short = found is not None and Fraction(int(found[1]), int(found[2])) < Fraction(3, 4)
+    return Fraction(1, 16 if short else 8)
+
+
+_LENGTH = r"\d*(?:/+\d*)*"
+_PITCH = rf"(?:\^\^|\^|__|_|=)?[A-Ga-g][,']*{_LENGTH}-?"
+_HEAD = re.compile(rf"([_^=]*)([A-Ga-g])([,']*)({_LENGTH})(-?)")
+_TOKEN = re.compile(
+    rf"""(?P<field>\[[A-Za-z]:[^\]]*\])
+    | (?P<ending>(?:(?<=\|)|\[)\s*\d[\d,.-]*)
+    | (?P<bar>\[?[|:]*\|[|:\]]*|::)
+    | (?P<chord>\[[^\]|]*\]{_LENGTH}-?)
+    | (?P<tuplet>\(\d(?::\d?){{0,2}})
+    | (?P<note>{_PITCH})
+    | (?P<rest>[zx]{_LENGTH})
+    | (?P<bars_rest>[ZX])
+    | (?P<broken>[<>]+)
+    | (?P<space>\s+)
+    | (?P<other>.)""",
+    re.VERBOSE,
+)
+_ALTER = {"^^": 2, "^": 1, "=": 0, "_": -1, "__": -2}
+# How many notes' time a tuplet takes where it does not say so, in simple metres.
+_TIME_OF = {2: 3, 3: 2, 4: 3, 6: 2, 8: 3}
+
+
+def parse_abc(abc: str) -> Score:
+    r"""The score of one tune.
+
+    >>> score = parse_abc('X:3\nT:Air\nM:3/4\nL:1/8\nK:D\n|:"G"d2 {a}f>g [ac]2:|[1 d2-e !f!f4 |]')
+    >>> [str(note.length) for bar in score.bars for note in bar.notes]
+    ['1/4', '3/16', '1/16', '1/4', '1/4', '1/8', '1/2']
+    >>> [sound.midi for sound in score.sounding()]
+    [74, 78, 79, 81, 73, 74, 76, 78]
+    """
+    header, body = _parts(abc)
+    reader = _Reader(header)
+    # In this order: a quoted text may hold a brace or an exclamation mark. Between plus signs there
+    # is the name of a decoration, or in old files a chord, which has the letters of notes only.
+    for pattern in (r'"[^"]*"', r"![^!|]*!", r"\+[a-z]*[h-y][a-z]*\+", r"\{[^}]*\}"):
+        body = re.sub(pattern, "", body)
+    for found in _TOKEN.finditer(body):
+        reader.take(str(found.lastgroup), found[0])
+    bars = [bar for bar in reader.bars if bar.notes]
+    if not any(note.pitches for bar in bars for note in bar.notes):
+        raise InputError("it has no notes.")
+    _check_ties(bars)
+    return Score(bars)
+
+
+def _parts(abc: str) -> tuple[dict[str, str], str]:
+    """The header's fields, and the music on one line with its fields in brackets."""
+    header: dict[str, str] = {}
+    body: list[str] = []
+    in_body = False
+    for raw in abc.splitlines():
+        line = raw.split("%")[0].rstrip()
+        # A line of music can begin so, too, if its first note is the last before a repeat sign.
+        found = re.match(r"([A-Za-z+]):(?![|:])(.*)", line)
+        if found is None:
+            if in_body:
+                body.append(line[:-1] if line.endswith("\\") else line + " ")
+        elif not in_body:
+            header[found[1]] = found[2].strip()
+            in_body = found[1] == "K"
+        elif found[1] in "KLMV":
+            body.append(f"[{found[1]}:{found[2].strip()}]")
+    if not in_body:
+        raise InputError("it has no key: a line such as `K:G` must come before the music.")
+    return header, "".join(body)
+
+
+class _Reader:
+    """Builds bars from one token after the other."""
+
+    def __init__(self, header: dict[str, str]) -> None:
+        metre = header.get("M", "4/4")
+        self.fifths = signature(header["K"])
+        self.bars = [Bar(fifths=self.fifths, metre=_metre(metre))]
+        self.compound = metre.replace(" ", "") in ("6/8", "9/8", "12/8")
+        self.unit = _unit(header["L"]) if "L" in header else default_length(metre)
+        self.accidentals: dict[tuple[str, int], int] = {}
+        self.tied: dict[tuple[str, int], int] = {}
+        self.tuplet: Tuplet | None = None
+        self.in_tuplet = 0
+        self.broken = Fraction(1)
+        self.joined = False
+
+    def take(self, kind: str, text: str) -> None:
+        """Go on by one token."""
+        if kind == "bar":
+            self._close(open_=False)
+        elif kind == "space":
+            self.joined = False
+        elif kind == "note":
+            self._add([text], Fraction(1), tied=False)
+        elif kind == "chord":
+            inside, behind = text[1:].split("]")
+            heads = re.findall(_PITCH, inside)
+            if heads:
+                self._add(heads, _length(behind.rstrip("-")), tied=behind.endswith("-"))
+        elif kind == "rest":
+            self._append(Note((), _length(text[1:]) * self.unit))
+        elif kind == "tuplet":
+            self._tuplet(text)
+        elif kind == "broken":
+            self._break(text)
+        elif kind == "field":
+            self._field(text[1], text[3:-1].strip())
+        elif kind == "bars_rest":
+            raise InputError("it has rests of several bars (Z), which are not supported.")
+
+    def _add(self, heads: list[str], factor: Fraction, *, tied: bool) -> None:
+        pitches: list[Pitch] = []
+        lengths: list[Fraction] = []
+        for head in heads:
+            found = _HEAD.fullmatch(head)
+            assert found is not None
+            sign, letter, shift, length, tie = found.groups()
+            place = (letter.lower(), 4 + letter.islower() + shift.count("'") - shift.count(","))
+            written = _ALTER[sign] if sign else None
+            pitch = Pitch(*place, self._alter(place, written), written, tied=tied or bool(tie))
+            if all((pitch.step, pitch.octave) != (p.step, p.octave) for p in pitches):
+                pitches.append(pitch)
+            lengths.append(_length(length))
+        self._append(Note(tuple(pitches), lengths[0] * factor * self.unit))
+
+    def _alter(self, place: tuple[str, int], written: int | None) -> int:
+        if written is not None:
+            self.accidentals[place] = written
+            return written
+        if place in self.tied:
+            return self.tied[place]
+        order = "fcgdaeb".index(place[0])
+        from_key = int(order < self.fifths) - int(6 - order < -self.fifths)
+        return self.accidentals.get(place, from_key)
+
+    def _append(self, note: Note) -> None:
+        self.tied = {(p.step, p.octave): p.alter for p in note.pitches if p.tied}
+        inside = self.in_tuplet > 0
+        note = replace(
+            note,
+            length=note.length * self.broken,
+            tuplet=self.tuplet if inside else None,
+            joined=self.joined,
+        )
+        self.broken, self.joined = Fraction(1), True
+        self.in_tuplet -= inside
+        self.bars[-1].notes.append(note)
+
+    def _tuplet(self, text: str) -> None:
+        numbers = [int(part) if part else None for part in text[1:].split(":")]
+        count, time_of, over = (*numbers, None, None)[:3]
+        if not count:
+            raise InputError(f"it has a tuplet of no notes, {text!r}.")
+        usual = _TIME_OF.get(count, 3 if self.compound else 2)
+        number = self.tuplet.number + 1 if self.tuplet else 0
+        self.tuplet = Tuplet(number, count, time_of or usual)
+        self.in_tuplet = over or count
+
+    def _break(self, text: str) -> None:
+        """`a>b`: the first note gets what the second loses; each further sign halves again."""
+        notes = self.bars[-1].notes
+        if notes:
+            short = Fraction(1, 2 ** len(text))
+            first, self.broken = (2 - short, short) if text[0] == ">" else (short, 2 - short)
+            notes[-1] = replace(notes[-1], length=notes[-1].length * first)
+
+    def _field(self, letter: str, content: str) -> None:
+        if letter == "V":
+            raise InputError("it has several voices; only tunes of one voice can be used.")
+        if letter == "L":
+            self.unit = _unit(content)
+        elif letter in "KM":
+            self._close(open_=True)
+            if letter == "K":
+                self.fifths = self.bars[-1].fifths = signature(content)
+            else:
+                self.bars[-1].metre = _metre(content)
+                self.compound = content.replace(" ", "") in ("6/8", "9/8", "12/8")
+
+    def _close(self, *, open_: bool) -> None:
+        """Begin a new bar; an empty one is kept, with what changed in it."""
+        self.joined = False
+        self.accidentals = {} if not open_ else self.accidentals
+        if self.bars[-1].notes:
+            self.bars[-1].open = open_
+            self.bars.append(Bar())
+
+
+def _unit(text: str) -> Fraction:
+    found = re.match(r"\s*1\s*/\s*(1|2|4|8|16|32|64)\b", text)
+    if found is None:
+        raise InputError(f"the unit of length {text!r} is not one such as 1/8.")
+    return Fraction(1, int(found[1]))
+
+
+def _metre(text: str) -> str | None:
+    metre = text.replace(" ", "")
+    if metre.lower() in ("", "none"):
+        return None
+    if not re.fullmatch(r"C\|?|[1-9]\d*/(1|2|4|8|16|32)", metre):
+        raise InputError(f"the metre {text!r} is not one such as 6/8.")
+    return metre
+
+
+def _length(text: str) -> Fraction:
+    """`3/2`, `/`, `//` or nothing, as a multiple of the unit."""
+    number, *divisors = text.split("/")
+    value = Fraction(int(number or 1))
+    for divisor in divisors:
+        if divisor == "0" * max(1, len(divisor)):
+            raise InputError("it has a note whose length is divided by zero.")
+        value /= int(divisor or 2)
+    if value == 0:
+        raise InputError("it has a note of no length.")
+    return value
+
+
+def _check_ties(bars: list[Bar]) -> None:
+    """Leave ties only where the next note has the same pitch."""
+    places = [(bar, i) for bar in bars for i in range(len(bar.notes))]
+    for (bar, i), after in zip(places, [*places[1:], None], strict=True):
+        goals = {pitch.midi for pitch in after[0].notes[after[1]].pitches} if after else set()
+        pitches = tuple(replace(p, tied=p.tied and p.midi in goals) for p in bar.notes[i].pitches)
+        bar.notes[i] = replace(bar.notes[i], pitches=pitches)

@@ -1,0 +1,190 @@
+"""Pairs of the paper: a piece of staff and a piece of sound that lead to the same note.
+
+Pairs of several stores as one.
+
+Some of many pairs, for a quicker validation or a given number of candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from ccal.errors import InputError
+from ccal.music.audio import BINS
+from ccal.music.engraving import ROWS
+from ccal.music.store import SheetAudioStore
+
+__all__ = ["COLUMNS", "FRAMES", "JoinedPairs", "Part", "SheetAudioPairs", "ThinnedPairs"]
+
+COLUMNS = FRAMES = 100
+
+
+class SheetAudioPairs:
+    """One pair an onset of some tunes: sheet (1, 40, 100) and audio (1, 136, 100), float32.
+
+    As in the paper, the sheet is the 100 columns left of the note head and the audio the 100 frames
+    that end at the onset, the note itself in neither. With `centred` the note is in the middle of
+    both. Onsets too near to an end of their tune have no pair. Ink is 1 and paper 0.
+
+    `tunes` are numbers of the store's tunes (all by default), in whose order the pairs come. The
+    pairs are cut from the store when asked for; nothing is held in memory. `tune`, `onset`,
+    `column` and `frame` (n,) say where each comes from: the number of its tune, the row of
+    `store.onsets`, and the rows of `store.sheet` and `store.audio` where its snippets begin.
+    """
+
+    def __init__(
+        self,
+        store: SheetAudioStore,
+        tunes: Sequence[int] | NDArray[np.int64] | None = None,
+        *,
+        centred: bool = False,
+    ) -> None:
+        self.store, self.centred = store, centred
+        numbers = range(len(store)) if tunes is None else tunes
+        self.tunes = np.array([int(number) for number in numbers], dtype=np.int64)
+        if len(self.tunes) and not 0 <= self.tunes.min() <= self.tunes.max() < len(store):
+            raise InputError(
+                f"the store has the tunes 0 to {len(store) - 1}; others were asked for."
+            )
+        parts = [self._of_tune(number) for number in self.tunes.tolist()]
+        rows = np.concatenate([np.empty((0, 4), dtype=np.int64), *parts])
+        self.tune, self.onset, self.column, self.frame = np.ascontiguousarray(rows.T)
+
+    def first(self, tunes: int) -> SheetAudioPairs:
+        """The pairs of the first so many of these tunes; the paper's small set has 47."""
+        if not 1 <= tunes <= len(self.tunes):
+            raise InputError(f"there are {len(self.tunes)} tunes, and {tunes} were asked for.")
+        return SheetAudioPairs(self.store, self.tunes[:tunes], centred=self.centred)
+
+    def of(self, tunes: Sequence[int] | NDArray[np.int64]) -> SheetAudioPairs:
+        """The pairs of other tunes of the store, such as `split.valid`."""
+        return SheetAudioPairs(self.store, tunes, centred=self.centred)
+
+    def __len__(self) -> int:
+        return len(self.onset)
+
+    def batch(self, rows: ArrayLike) -> tuple[Tensor, Tensor]:
+        """Sheets (n, 1, 40, 100) and audio (n, 1, 136, 100) of the pairs numbered `rows` (n,)."""
+        index = np.asarray(rows, dtype=np.int64)
+        if index.ndim != 1:
+            raise InputError(f"expected row numbers (n,), got the shape {index.shape}.")
+        return self.sheet(index), self.audio(index)
+
+    def sheet(self, index: NDArray[np.int64]) -> Tensor:
+        """Sheets (n, 1, 40, 100) alone."""
+        ink = np.subtract(255, _cut(self.store.sheet, self.column[index], COLUMNS))
+        sheet = torch.empty(len(index), 1, ROWS, COLUMNS)
+        # One pass turns and converts: reading is what takes time.
+        sheet[:, 0].copy_(torch.from_numpy(ink).transpose(1, 2)).mul_(1 / 255)
+        return sheet
+
+    def audio(self, index: NDArray[np.int64]) -> Tensor:
+        """Audio (n, 1, 136, 100) alone."""
+        audio = torch.empty(len(index), 1, BINS, FRAMES)
+        pieces = _cut(self.store.audio, self.frame[index], FRAMES)
+        audio[:, 0].copy_(torch.from_numpy(pieces).transpose(1, 2))
+        return audio
+
+    def __repr__(self) -> str:
+        return f"SheetAudioPairs({len(self):,} pairs of {len(self.tunes):,} tunes)"
+
+    def _of_tune(self, number: int) -> NDArray[np.int64]:
+        """Tune, onset, first column and first frame of each pair (n, 4)."""
+        tune = self.store.tunes[number]
+        onsets = self.store.onsets[slice(*tune.onsets)]
+        if self.centred:
+            column = np.rint(onsets["centre"]).astype(np.int64) - COLUMNS // 2
+            frame = onsets["frame"].astype(np.int64) - FRAMES // 2
+        else:
+            column = np.floor(onsets["left"]).astype(np.int64) - COLUMNS
+            frame = onsets["frame"].astype(np.int64) - FRAMES
+        width, length = (end - start for start, end in (tune.sheet, tune.audio))
+        fits = (
+            (column >= 0) & (column + COLUMNS <= width) & (frame >= 0) & (frame + FRAMES <= length)
+        )
+        table = np.stack(
+            [
+                np.full(len(onsets), number),
+                tune.onsets[0] + np.arange(len(onsets)),
+                tune.sheet[0] + column,
+                tune.audio[0] + frame,
+            ],
+            axis=1,
+        )
+        return np.asarray(table[fits], dtype=np.int64)
+
+
+def _cut(array: NDArray[np.generic], starts: NDArray[np.int64], length: int) -> NDArray[np.generic]:
+    """`length` rows from each start on, (n, length, ...)."""
+    windows = np.lib.stride_tricks.sliding_window_view(array, length, axis=0)
+    # Back to time first, in which order a snippet is one piece of memory.
+    return np.ascontiguousarray(np.moveaxis(windows, -1, 1)[starts])
+
+
+class Part(Protocol):
+    """Pairs of sheet and sound by their numbers."""
+
+    def __len__(self) -> int: ...
+
+    def batch(self, rows: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """Both modalities of the pairs numbered `rows` (n,)."""
+        ...
+
+
+class JoinedPairs:
+    """The pairs of the first part, then those of the second, and so on.
+
+    Parts are `SheetAudioPairs`, as they are or augmented: the same music played by different
+    instruments, say, or different collections.
+    """
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        if not parts:
+            raise InputError("there are no parts to join.")
+        self.parts = list(parts)
+        self._starts = np.cumsum([0, *(len(part) for part in parts)])
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def batch(self, rows: ArrayLike) -> tuple[Tensor, Tensor]:
+        """Sheets (n, 1, 40, 100) and audio (n, 1, 136, 100) of the pairs numbered `rows` (n,)."""
+        index = np.asarray(rows, dtype=np.int64)
+        if len(index) and not 0 <= index.min() <= index.max() < len(self):
+            raise InputError(f"there are the pairs 0 to {len(self) - 1}; others were asked for.")
+        owner = np.searchsorted(self._starts, index, side="right") - 1
+        pieces = []
+        places = []
+        for number in np.unique(owner).tolist():
+            mine = np.flatnonzero(owner == number)
+            pieces.append(self.parts[number].batch(index[mine] - self._starts[number]))
+            places.append(mine)
+        if not pieces:
+            return self.parts[0].batch(index)
+        order = torch.from_numpy(np.argsort(np.concatenate(places)))
+        sheet, audio = (torch.cat(view)[order] for view in zip(*pieces, strict=True))
+        return sheet, audio
+
+
+class ThinnedPairs:
+    """At most `count` of the pairs, evenly spread over all of them."""
+
+    def __init__(self, pairs: Part, count: int) -> None:
+        if count < 1:
+            raise InputError(f"count must be 1 or more, got {count}.")
+        self._pairs = pairs
+        count = min(count, len(pairs))
+        self.rows = np.arange(count) * len(pairs) // max(count, 1)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def batch(self, rows: ArrayLike) -> tuple[Tensor, Tensor]:
+        """Both modalities of the pairs numbered `rows` (n,) among these."""
+        return self._pairs.batch(self.rows[np.asarray(rows, dtype=np.int64)])

@@ -1,0 +1,188 @@
+"""Where tunes come from: files of ABC and MusicXML, and two old collections inside music21.
+
+Which tunes are the same melody, perhaps in another key, under another name, or nearly so.
+
+Train, validation and test tunes, with no melody on two sides.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from itertools import combinations
+from os import PathLike, fspath
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ccal.data.splits import Split, part_size
+from ccal.errors import CcalError, InputError
+from ccal.music.abc import Tune, split_tunes
+from ccal.music.musicxml import SUFFIXES, read_musicxml
+
+__all__ = ["COLLECTIONS", "collection", "melody_groups", "read_tunes", "split_tunes_by_melody"]
+
+# Printed in 1883 and 1903.
+COLLECTIONS = {"ryan": "ryansMammoth", "oneill": "oneills1850"}
+
+
+def read_tunes(path: str | PathLike[str]) -> list[Tune]:
+    """The tunes of an ABC or MusicXML file, or of all such files in a folder, in order of name.
+
+    Of MusicXML (.musicxml, .mxl, .xml) it is the first voice of the first part.
+    """
+    where = Path(fspath(path))
+    if where.is_dir():
+        known = (".abc", *SUFFIXES)
+        files = sorted(file for file in where.rglob("*") if file.suffix.lower() in known)
+        if not files:
+            raise InputError(f"the folder {str(where)!r} has no .abc or MusicXML files.")
+    elif where.is_file():
+        files = [where]
+    else:
+        raise InputError(f"{str(where)!r} is neither a file nor a folder.")
+    tunes: list[Tune] = []
+    for file in files:
+        name = file.name if file == where else file.relative_to(where).as_posix()
+        if file.suffix.lower() in SUFFIXES:
+            tunes.append(replace(read_musicxml(file), source=name))
+        else:
+            tunes.extend(split_tunes(_text(file), name))
+    if not tunes:
+        raise InputError(
+            f"{str(where)!r} has no tunes: in ABC notation each begins with a line such as X:1."
+        )
+    return tunes
+
+
+def collection(name: str) -> list[Tune]:
+    """A public-domain collection that is installed with `ccal[music]`.
+
+    "ryan" is Ryan's Mammoth Collection (1883), 1,059 tunes; "oneill" is O'Neill's Music of
+    Ireland (1903), 2,009 tunes.
+    """
+    if name not in COLLECTIONS:
+        raise InputError(f"there is no collection {name!r}; there are {', '.join(COLLECTIONS)}.")
+    # Its files are all that is needed: importing the package would take seconds.
+    spec = find_spec("music21")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        path = Path(folder) / "corpus" / COLLECTIONS[name]
+        if path.is_dir():
+            return read_tunes(path)
+    raise CcalError(
+        f"The collection {name!r} is part of the package music21; "
+        "install it with: pip install 'ccal[music]'"
+    )
+
+
+def _text(file: Path) -> str:
+    """The file's text; old ones are in Latin-1."""
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise InputError(f"{str(file)!r} cannot be read ({error}).") from error
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
+
+
+# Chosen on the Nottingham tunes by their names: nearly all pairs that share a fifth have similar
+# ones. Freer versions of a tune share less and are not found.
+_LENGTH, _SHARED = 8, 0.2
+
+
+def melody_groups(melodies: Sequence[tuple[NDArray[np.integer], NDArray[np.integer]]]) -> list[int]:
+    """For each melody, pitches (n,) and starts (n,) in any unit, the number of its group.
+
+    Melodies are compared by steps: the interval from one note to the next, and the time between
+    them in relation to that of the step before, so that neither key nor unit matters. Two are in
+    one group if the one with fewer runs of eight steps shares a fifth of them with the other (a
+    shorter melody is one run), and so are two that each resemble a third. Groups are numbered by
+    their first melody.
+
+    >>> one = (np.array([60, 62, 64, 60]), np.array([0, 1, 2, 4]))
+    >>> higher, other = (one[0] + 5, one[1] * 2), (np.array([60, 64, 62, 60]), one[1])
+    >>> melody_groups([one, other, higher])
+    [0, 1, 0]
+    """
+    runs = [_runs(pitches, starts) for pitches, starts in melodies]
+    having: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for number, found in enumerate(runs):
+        for run in found:
+            having[run].append(number)
+    shared: Counter[tuple[int, int]] = Counter()
+    for numbers in having.values():
+        shared.update(combinations(numbers, 2))
+    leader = list(range(len(runs)))
+    for (one, other), count in shared.items():
+        if count >= _SHARED * min(len(runs[one]), len(runs[other])):
+            first, second = sorted((_find(leader, one), _find(leader, other)))
+            leader[second] = first
+    leaders = [_find(leader, number) for number in range(len(runs))]
+    numbers_of = {number: place for place, number in enumerate(sorted(set(leaders)))}
+    return [numbers_of[number] for number in leaders]
+
+
+def _runs(
+    pitches: NDArray[np.integer], starts: NDArray[np.integer]
+) -> set[tuple[tuple[int, int], ...]]:
+    """All runs of eight steps; a shorter melody is one run."""
+    gaps = np.diff(starts.astype(np.int64))
+    # In 1/24: fine enough for triplets, and ticks that were rounded stay equal.
+    relative = np.rint(24 * gaps[1:] / gaps[:-1]).astype(np.int64)
+    intervals = np.diff(pitches.astype(np.int64))
+    steps = list(zip(intervals.tolist(), [0, *relative.tolist()][: len(gaps)], strict=True))
+    if len(steps) <= _LENGTH:
+        return {tuple(steps)}
+    return {tuple(steps[i : i + _LENGTH]) for i in range(len(steps) - _LENGTH + 1)}
+
+
+def _find(leader: list[int], number: int) -> int:
+    while leader[number] != number:
+        leader[number] = leader[leader[number]]
+        number = leader[number]
+    return number
+
+
+def split_tunes_by_melody(
+    groups: Sequence[int], *, valid: float | int = 0.1, test: float | int = 0.1, seed: int = 0
+) -> Split:
+    """Split tunes, given the melody group (n,) of each, so that those of one group stay together.
+
+    `valid` and `test` are fractions (float) or counts (int) of tunes; whole groups, in an order
+    drawn with the seed, are taken while they fit. The same seed gives the same split on every
+    machine, and the test tunes do not depend on `valid`.
+
+    >>> split = split_tunes_by_melody([0, 0, 1, 2, 3, 3, 4, 5], valid=2, test=2)
+    >>> len(split.train), len(split.valid), len(split.test)
+    (4, 2, 2)
+    """
+    keys = np.asarray(groups)
+    n = len(keys)
+    counts = {"test": part_size(test, n, "test"), "valid": part_size(valid, n, "valid")}
+    if sum(counts.values()) >= n:
+        raise InputError(
+            f"valid ({counts['valid']}) and test ({counts['test']}) leave nothing of {n} tunes "
+            "to train on; lower them."
+        )
+    if seed < 0:
+        raise InputError(f"seed must be 0 or more, got {seed}.")
+    distinct = np.unique(keys)
+    # Raw bits, since NumPy promises their stream for all versions, which it does not for shuffles.
+    order = np.argsort(np.random.PCG64(seed).random_raw(len(distinct)), kind="stable")
+    waiting = [np.flatnonzero(keys == key) for key in distinct[order]]
+    parts = {name: np.empty(0, dtype=np.int64) for name in counts}
+    for name, wanted in counts.items():
+        rest = []
+        for members in waiting:
+            if len(parts[name]) + len(members) <= wanted:
+                parts[name] = np.concatenate((parts[name], members))
+            else:
+                rest.append(members)
+        waiting = rest
+    train = np.concatenate(waiting) if waiting else np.empty(0, dtype=np.int64)
+    return Split(np.sort(train), np.sort(parts["valid"]), np.sort(parts["test"]))

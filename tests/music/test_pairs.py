@@ -1,0 +1,126 @@
+"""Augmented, joined and thinned pairs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ccal.errors import InputError
+from ccal.music import (
+    Augmentation,
+    AugmentedPairs,
+    JoinedPairs,
+    SheetAudioPairs,
+    SheetAudioStore,
+    ThinnedPairs,
+    build_store,
+)
+from tests.music.tunes import needs_music, tunes
+
+pytestmark = needs_music
+
+NOTHING = Augmentation(tempo=0, frames=0, loudness=0, colour=0, noise=0, scale=0, rows=0)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> SheetAudioStore:
+    return build_store(tunes(), tmp_path_factory.mktemp("music") / "store")
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_no_augmentation_changes_nothing(store: SheetAudioStore, centred: bool) -> None:
+    pairs = SheetAudioPairs(store, centred=centred)
+    rows = np.arange(len(pairs))
+    sheet, audio = pairs.batch(rows)
+    same_sheet, same_audio = AugmentedPairs(pairs, NOTHING).batch(rows)
+    torch.testing.assert_close(same_sheet, sheet, rtol=0, atol=1e-5)
+    torch.testing.assert_close(same_audio, audio, rtol=0, atol=1e-4)
+
+
+def test_augmentation_keeps_shapes_and_repeats_by_the_seed(store: SheetAudioStore) -> None:
+    pairs = SheetAudioPairs(store, centred=True)
+    augmented = AugmentedPairs(pairs)
+    rows = np.arange(0, len(pairs), 2)
+    torch.manual_seed(1)
+    sheet, audio = augmented.batch(rows)
+    again = augmented.batch(rows)
+    torch.manual_seed(1)
+    same = augmented.batch(rows)
+    assert sheet.shape == (len(rows), 1, 40, 100)
+    assert audio.shape == (len(rows), 1, 136, 100)
+    assert torch.equal(sheet, same[0])
+    assert torch.equal(audio, same[1])
+    assert not torch.equal(audio, again[1])
+    for view in (sheet, audio):
+        assert view.isfinite().all()
+        assert view.min() >= -1e-6
+    assert sheet.max() <= 1 + 1e-5
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_another_tempo_leaves_the_note_in_its_place(store: SheetAudioStore, centred: bool) -> None:
+    """Frame by frame, a faster snippet is the plain one looked at closer to its anchor."""
+    pairs = SheetAudioPairs(store, centred=centred)
+    how = Augmentation(tempo=0.2, frames=0, loudness=0, colour=0, noise=0, scale=0, rows=0)
+    anchor = 50 if centred else 99
+    rows = np.arange(len(pairs))
+    plain = pairs.batch(rows)[1]
+    torch.manual_seed(0)
+    changed = AugmentedPairs(pairs, how).batch(rows)[1]
+    near = (changed - plain)[..., anchor].abs().mean()
+    far = (changed - plain)[..., 0].abs().mean()
+    assert near < 0.3 * far
+
+
+def test_louder_is_a_factor_before_the_logarithm(store: SheetAudioStore) -> None:
+    pairs = SheetAudioPairs(store)
+    how = Augmentation(tempo=0, frames=0, loudness=6, colour=0, noise=0, scale=0, rows=0)
+    rows = np.arange(len(pairs))
+    plain, changed = (p.batch(rows)[1] for p in (pairs, AugmentedPairs(pairs, how)))
+    loud = plain > 0.5
+    for before, after, where in zip(plain, changed, loud, strict=True):
+        factors = (10 ** after[where] - 1) / (10 ** before[where] - 1)
+        torch.testing.assert_close(factors, factors.mean().expand_as(factors), rtol=1e-2, atol=0)
+        assert 10 ** (-6 / 20) - 0.01 <= factors.mean() <= 10 ** (6 / 20) + 0.01
+
+
+@pytest.mark.parametrize("changes", [{"tempo": 0.5}, {"noise": -1}, {"rows": float("nan")}])
+def test_impossible_augmentation_is_refused(changes: dict[str, float]) -> None:
+    with pytest.raises(InputError, match="must be"):
+        Augmentation(**changes)
+
+
+def test_joined_pairs_are_those_of_their_parts(store: SheetAudioStore) -> None:
+    parts = [SheetAudioPairs(store, [0]), SheetAudioPairs(store, [2, 1])]
+    joined = JoinedPairs(parts)
+    assert len(joined) == len(parts[0]) + len(parts[1])
+    rows = np.array([len(joined) - 1, 0, len(parts[0]), 1, len(joined) - 1])
+    for view, views in zip(joined.batch(rows), _one_by_one(parts, rows), strict=True):
+        assert torch.equal(view, views)
+    assert joined.batch([])[0].shape == (0, 1, 40, 100)
+    with pytest.raises(InputError, match="others were asked for"):
+        joined.batch([len(joined)])
+    with pytest.raises(InputError, match="no parts"):
+        JoinedPairs([])
+
+
+def _one_by_one(parts: list[SheetAudioPairs], rows: np.ndarray) -> list[torch.Tensor]:
+    found = []
+    for row in rows:
+        part = parts[0] if row < len(parts[0]) else parts[1]
+        found.append(part.batch([row if part is parts[0] else row - len(parts[0])]))
+    return [torch.cat(view) for view in zip(*found, strict=True)]
+
+
+def test_thinned_pairs_are_spread_over_all(store: SheetAudioStore, tmp_path: Path) -> None:
+    pairs = SheetAudioPairs(store)
+    thin = ThinnedPairs(pairs, 5)
+    assert len(thin) == 5
+    assert (np.diff(thin.rows) >= len(pairs) // 5).all()
+    assert torch.equal(thin.batch([2, 4])[1], pairs.batch(thin.rows[[2, 4]])[1])
+    assert len(ThinnedPairs(pairs, 10**6)) == len(pairs)
+    with pytest.raises(InputError, match="1 or more"):
+        ThinnedPairs(pairs, 0)

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from ccal.errors import InputError
+from ccal.music import Score, collection, parse_abc, read_tunes, split_tunes
+from ccal.music.mei import parts_of, to_mei
+from tests.music.tunes import needs_music
+
+
+def parse(music: str, key: str = "C", metre: str = "4/4") -> Score:
+    return parse_abc(f"X:1\nM:{metre}\nL:1/8\nK:{key}\n{music}\n")
+
+
+def heard(music: str, key: str = "C") -> list[int]:
+    return [sound.midi for sound in parse(music, key).sounding()]
+
+
+def lengths(music: str, metre: str = "4/4") -> list[Fraction]:
+    """Sounding lengths in quavers."""
+    return [sound.length * 2 for sound in parse(music, metre=metre).sounding()]
+
+
+@pytest.mark.parametrize(
+    ("music", "key", "pitches"),
+    [
+        ("C c c' C, C,,", "C", [60, 72, 84, 48, 36]),
+        ("FCG", "D", [66, 61, 67]),
+        ("FBE", "Eb", [65, 70, 63]),
+        ("^F F f | F", "C", [66, 66, 77, 65]),
+        ("=F F | F", "D", [65, 65, 66]),
+        ("^^C __D", "C", [62, 60]),
+        # An accidental goes over a tie, and no further.
+        ("^F-|F F", "C", [66, 65]),
+        ("[CEG]2 [Ec]", "C", [60, 64, 67, 64, 72]),
+    ],
+)
+def test_pitches(music: str, key: str, pitches: list[int]) -> None:
+    assert heard(music, key) == pitches
+
+
+@pytest.mark.parametrize(
+    ("music", "expected"),
+    [
+        ("C2 C C/2 C/ C// C3/2", [2, 1, "1/2", "1/2", "1/4", "3/2"]),
+        ("C>D E<F G>>A", ["3/2", "1/2", "1/2", "3/2", "7/4", "1/4"]),
+        ("C2>D2", [3, 1]),
+        ("(3CDE F", ["2/3", "2/3", "2/3", 1]),
+        ("(3:2:2C2D E", ["4/3", "2/3", 1]),
+        ("[CE]2 [C3E3]", [2, 2, 3, 3]),
+        ("C2-C | D-D2-|D", [3, 4]),
+        # People write ties for slurs.
+        ("C-D E", [1, 1, 1]),
+        ('"G7"C{de}D!f!E ~F .G uA (BA)', [1] * 8),
+        ("+fermata+C D!accent!E", [1] * 3),
+        ("C:|:D|[1E:|[2F||", [1] * 4),
+        ("C|1D:|2E|]", [1] * 3),
+    ],
+)
+def test_lengths(music: str, expected: list[str | int]) -> None:
+    assert lengths(music) == [Fraction(length) for length in expected]
+
+
+def test_time_goes_on_through_rests_and_fields() -> None:
+    score = parse("C z D2 x3 E\nL:1/4\nF\nM:2/4\nK:G\n F [L:1/8]G")
+    assert [float(start) for start, _ in score.attacks()] == [0, 1, 3.5, 4, 5, 6]
+    assert [sound.midi for sound in score.sounding()] == [60, 62, 64, 65, 66, 67]
+    assert [(bar.fifths, bar.metre) for bar in score.bars] == [(0, "4/4"), (1, "2/4")]
+
+
+def test_a_tied_note_has_no_onset_and_a_new_one_above_it_has() -> None:
+    assert len(parse("C2-|C2").attacks()) == 1
+    assert [number for _, number in parse("[C-E-]2 [CE]2").attacks()] == [0]
+    score = parse("[C-E]2 [CF]2")
+    assert [number for _, number in score.attacks()] == [0, 1]
+    assert [(float(s.start), float(s.length)) for s in score.sounding()] == [(0, 2), (0, 1), (1, 1)]
+
+
+def test_the_length_without_a_field_follows_from_the_metre() -> None:
+    notes = parse_abc("X:1\nM:2/4\nK:C\nC").bars[0].notes
+    assert notes[0].length == Fraction(1, 16)
+
+
+@pytest.mark.parametrize(
+    ("abc", "message"),
+    [
+        ("X:1\nK:C\n|: z4 :|", "no notes"),
+        ("X:1\nT:No key\nCDE", "no key"),
+        ("X:1\nK:Q\nC", "the key 'Q'"),
+        ("X:1\nM:3/5\nK:C\nC", "the metre '3/5'"),
+        ("X:1\nL:2\nK:C\nC", "unit of length '2'"),
+        ("X:1\nK:C\nV:1\nC", "several voices"),
+        ("X:1\nK:C\nC/0", "divided by zero"),
+        ("X:1\nK:C\nC0", "no length"),
+        ("X:1\nK:C\nZ4|C", "rests of several bars"),
+    ],
+)
+def test_what_cannot_be_read_says_so(abc: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        parse_abc(abc)
+
+
+def test_parts_of_a_length_add_up_to_it() -> None:
+    for count in range(1, 300):
+        parts = parts_of(Fraction(count, 64))
+        total = sum(Fraction(1, unit) * (2 - Fraction(1, 2**dots)) for unit, dots in parts)
+        assert total == Fraction(count, 64)
+    with pytest.raises(InputError, match="cannot be written"):
+        to_mei(parse("C1/3"))
+
+
+def test_a_folder_of_tunes(tmp_path: Path) -> None:
+    (tmp_path / "b.abc").write_bytes("X:1\nT:Zwölf\nK:C\nC|\n".encode("latin-1"))
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/a.ABC").write_text("% text\nX:1\r\nT:One\r\nK:C\r\nC|\r\n\r\nX:2\r\nK:D\r\nD|")
+    found = read_tunes(tmp_path)
+    assert [tune.title for tune in found] == [
+        "'Zwölf' (b.abc, X:1)",
+        "'One' (sub/a.ABC, X:1)",
+        "'untitled' (sub/a.ABC, X:2)",
+    ]
+    assert heard_of(found[2].abc) == [62]
+    assert [tune.source for tune in read_tunes(tmp_path / "b.abc")] == ["b.abc, X:1"]
+
+
+def heard_of(abc: str) -> list[int]:
+    return [sound.midi for sound in parse_abc(abc).sounding()]
+
+
+def test_no_tunes(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"has no \.abc or MusicXML files"):
+        read_tunes(tmp_path)
+    (tmp_path / "a.abc").write_text("hello")
+    with pytest.raises(InputError, match="has no tunes"):
+        read_tunes(tmp_path)
+    with pytest.raises(InputError, match="neither a file nor a folder"):
+        read_tunes(tmp_path / "none")
+    with pytest.raises(InputError, match="there are ryan, oneill"):
+        collection("other")
+    assert split_tunes("no tune", "x") == []
+
+
+@needs_music
+def test_old_collections() -> None:
+    ryan = collection("ryan")
+    assert len(ryan) == 1059
+    assert len(parse_abc(ryan[0].abc).attacks()) > 50
+    assert len(collection("oneill")) == 2009
