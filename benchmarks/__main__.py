@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from benchmarks import accuracy, evaluation, layer, linear_cca, ranking
-from ccal.training.allocator import keep_freed_memory
+from ccal.training.hardware import keep_freed_memory
 
 BENCHMARKS = {
     "accuracy": accuracy.main,

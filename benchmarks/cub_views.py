@@ -34,7 +34,7 @@ from ccal.optional import require
 from ccal.reports import Example, confusion_plot, pick_classes, pick_examples, write_report
 from ccal.reports.style import render
 from ccal.training import ZeroShot, ZeroShotOptions, evaluate, train_zero_shot
-from ccal.training.zero_shot.scoring import Searched
+from ccal.training.zero_shot import Searched
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,9 @@ from ccal.encoders import VGG
 from ccal.experiments.sheet_audio import sheet_audio_model
 from ccal.music import AugmentedPairs, SheetAudioPairs, SheetAudioStore
 from ccal.training import Settings, fit
-from ccal.training.allocator import keep_freed_memory
 from ccal.training.batches import Features
-from ccal.training.objectives import make_objective
+from ccal.training.hardware import keep_freed_memory
+from ccal.training.methods import make_objective
 
 RESULTS = Path(__file__).with_name("music.json")
 _BATCH, _STEPS, _TURNS = 200, 2, 3

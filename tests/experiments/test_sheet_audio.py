@@ -18,7 +18,7 @@ from ccal.experiments.nottingham import Budget, comparison, nottingham_split, ru
 from ccal.experiments.sheet_audio import embed_pairs, sheet_audio_model
 from ccal.music import SheetAudioPairs, SheetAudioStore, Tune, build_store
 from ccal.training import Settings
-from ccal.training.allocator import keep_freed_memory
+from ccal.training.hardware import keep_freed_memory
 from tests.music.tunes import needs_music
 
 pytestmark = needs_music

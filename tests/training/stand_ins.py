@@ -16,7 +16,7 @@ from ccal.encoders import DenseTower
 from ccal.losses import InfoNCELoss
 from ccal.model import DualEncoder
 from ccal.training.loop import fit
-from ccal.training.metrics import History
+from ccal.training.progress import History
 from ccal.training.settings import Settings
 from tests.reference import correlated_views
 

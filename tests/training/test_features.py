@@ -7,7 +7,7 @@ from ccal.data import Pairs
 from ccal.errors import InputError
 from ccal.features import TfidfVectoriser
 from ccal.training import PairFeatures
-from ccal.training.features import both
+from ccal.training.batches import concatenated
 
 TEXTS = ["a dog", "a cat", "two dogs", "no cat", "a cat and a dog", "dog dog cat"]
 
@@ -30,7 +30,7 @@ def test_two_sets_are_one_after_the_other() -> None:
     tfidf = TfidfVectoriser(min_count=1).fit(TEXTS)
     whole = PairFeatures(pairs(), {"text": tfidf})
     parts = (PairFeatures(pairs()[part], {"text": tfidf}) for part in ([0, 1], [2, 3, 4, 5]))
-    joined = both(*parts)
+    joined = concatenated(*parts)
     assert len(joined) == 6
     assert joined.widths == whole.widths
     for rows in (np.array([5, 0, 1, 3]), np.array([0]), np.array([4]), slice(1, 5), slice(None)):

@@ -17,7 +17,7 @@ from ccal.losses import InfoNCELoss, PairwiseRankingLoss
 from ccal.model import DualEncoder
 from ccal.training import EmbeddingObjective
 from ccal.training.batches import one_of_each
-from ccal.training.signals import Interrupted
+from ccal.training.checkpoint import Interrupted
 from tests.training.stand_ins import Arrays, Contrast, make_model, pairs, quick, run, untimed
 
 GROUPS = np.arange(200) // 4

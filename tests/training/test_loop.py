@@ -17,7 +17,7 @@ from ccal.errors import CcalError, InputError
 from ccal.model import DualEncoder
 from ccal.ranks import mean_reciprocal_rank
 from ccal.training.batch_norm import unbiased_batch_norm
-from ccal.training.metrics import History
+from ccal.training.progress import History
 from tests.training.stand_ins import Arrays, Contrast, make_model, pairs, quick, run, untimed
 
 
@@ -245,7 +245,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"valid": None}, "pass valid, or a fixed number of epochs"),
     ({"valid": Arrays(torch.zeros(5, 3), torch.zeros(5, 9))}, r"View x has shape \(6,\).*\(3,\)"),
     ({"train": Arrays(torch.zeros(9, 6).int(), torch.zeros(9, 9))}, "floating tensor"),
-    ({"epochs": -1}, "epochs must be 0 or more"),
+    ({"epochs": -1}, "epochs must be a whole number of at least 0 or None, got epochs=-1"),
     ({"epochs": 2, "validate_first": True}, "validate_first needs validation"),
     ({"select": "x"}, "select must be"),
     ({"stage": "a/b"}, "stage names files"),

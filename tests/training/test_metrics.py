@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ccal.errors import CcalError
-from ccal.training.metrics import MetricsFile
+from ccal.training.progress import MetricsFile
 from tests.training.stand_ins import run
 
 

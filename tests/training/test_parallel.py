@@ -21,12 +21,12 @@ from ccal.losses import PairwiseRankingLoss, TraceNormLoss
 from ccal.model import DualEncoder
 from ccal.training.batch_norm import batch_norm_over_ranks
 from ccal.training.batches import share
+from ccal.training.checkpoint import Interrupted
 from ccal.training.parallel import (
     average_gradients,
     distributed_from_environment,
     from_rank_0,
 )
-from ccal.training.signals import Interrupted
 from tests.training.stand_ins import Contrast, Signalling, make_model, pairs, quick, run, untimed
 
 
@@ -170,7 +170,7 @@ def test_ranks_stop_together(on_two_ranks: Callable[..., list[Any]], tmp_path: P
 
 
 def test_more_ranks_than_pairs_in_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccal.distributed.world_size", lambda: 3)
+    monkeypatch.setattr("ccal.training.parallel.world_size", lambda: 3)
     with pytest.raises(InputError, match="batch of 2 pairs cannot be shared by 3 processes"):
         run(train=pairs(2))
 
@@ -181,7 +181,7 @@ from pathlib import Path
 import torch
 from ccal.distributed import rank, world_size
 from ccal.training.parallel import distributed_from_environment
-from ccal.training.signals import Interrupted
+from ccal.training.checkpoint import Interrupted
 from tests.training.stand_ins import Arrays, make_model, pairs, quick, run
 
 folder, epochs, pause = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])

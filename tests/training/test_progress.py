@@ -28,7 +28,7 @@ def train(stream: io.StringIO, *, step: float = 1.0, enabled: bool = True) -> Pr
         for done in (250, 500, 750, 1000):
             clock.now += step
             progress.batch(epoch=epoch, done=done, total=1000, loss=1 / epoch)
-        progress.epoch(mrr=0.1 * epoch, best=0.1 * epoch)
+        progress.epoch(score=0.1 * epoch, best=0.1 * epoch)
     progress.close()
     return progress
 

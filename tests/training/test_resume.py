@@ -15,10 +15,9 @@ import torch
 
 from ccal.errors import InputError
 from ccal.model import DualEncoder
-from ccal.training.checkpoint import write_checkpoint
-from ccal.training.metrics import History
+from ccal.training.checkpoint import Interrupted, write_checkpoint
+from ccal.training.progress import History
 from ccal.training.settings import Settings
-from ccal.training.signals import Interrupted
 from tests.training.stand_ins import (
     Contrast,
     Signalling,
@@ -243,7 +242,7 @@ def test_checkpoints_wait_for_their_time(tmp_path: Path, monkeypatch: pytest.Mon
         written.append(content["schedule"]["epoch"])
         write_checkpoint(path, facts, content)
 
-    monkeypatch.setattr("ccal.training.keeper.write_checkpoint", note)
+    monkeypatch.setattr("ccal.training.checkpoint.write_checkpoint", note)
     finished(tmp_path / "never", checkpoint_seconds=math.inf)
     assert written == [4]
     written.clear()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ccal.training.state import State
+from ccal.training.checkpoint import State
 from tests.training.stand_ins import Contrast, make_model, pairs, quick
 
 
@@ -15,7 +15,7 @@ def walk(state: State, steps: int) -> list[Tensor]:
         state.optimiser.zero_grad()
         state.objective(state.model, data.x, data.y).backward()
         state.step()
-    state.prepare_kept()
+    state.copy_buffers()
     modules = (state.model, state.kept, state.objective)
     return [t.clone() for module in modules for t in module.state_dict().values()]
 

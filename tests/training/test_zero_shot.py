@@ -24,8 +24,8 @@ from ccal.training import (
     train,
     train_zero_shot,
 )
-from ccal.training.features import both
-from ccal.training.validation import validation_precision
+from ccal.training.batches import concatenated
+from ccal.training.validation import class_scores
 
 pytestmark = pytest.mark.filterwarnings("ignore::ccal.errors.SmallBatchWarning")
 
@@ -101,10 +101,10 @@ def test_a_picture_with_several_captions_is_one_candidate() -> None:
     assert evaluate_zero_shot(model, test, k=5).ap == pytest.approx(expected)
     front_ends = {"text": TfidfVectoriser(min_count=3).fit(training.column("text")[:])}
     features = PairFeatures(test, front_ends)
-    assert validation_precision(model, features, k=5) >= 0
+    assert class_scores(model, features, k=5).mean() >= 0
     bare = PairFeatures(Pairs({n: test.column(n) for n in test.names}), front_ends)
     with pytest.raises(InputError, match="no labels"):
-        validation_precision(model, bare)
+        class_scores(model, bare)
 
 
 @pytest.mark.parametrize("preset", ["cub-cnn", "cub-crnn"])
@@ -114,7 +114,7 @@ def test_word_towers_train_and_are_saved(preset: str, tmp_path: Path) -> None:
     trained = train(settings, training, valid, progress=False)
     scores = [record["score"] for record in trained.history]
     features = PairFeatures(valid, trained.model.front_ends)
-    assert max(scores) == pytest.approx(validation_precision(trained.model, features))
+    assert max(scores) == pytest.approx(class_scores(trained.model, features).mean().item())
     trained.model.save(tmp_path / "model")
     texts = valid.column("text")[:5]
     assert torch.equal(
@@ -125,7 +125,7 @@ def test_word_towers_train_and_are_saved(preset: str, tmp_path: Path) -> None:
 def test_features_know_labels_and_groups() -> None:
     training, valid, _ = birds(classes=24, images=4)
     front_ends = {"text": TfidfVectoriser(min_count=1).fit(training.column("text")[:])}
-    whole = both(PairFeatures(training, front_ends), PairFeatures(valid, front_ends))
+    whole = concatenated(PairFeatures(training, front_ends), PairFeatures(valid, front_ends))
     rows = np.array([0, 1, 5, len(whole) - 1])
     assert training.label is not None
     assert valid.label is not None
@@ -253,4 +253,4 @@ def test_what_finds_classes_best_is_chosen_by_classes() -> None:
     kept = dict(entry.rsplit(" ", 1) for entry in scores.split(", "))
     assert list(kept) == ["linear CCA", "linear", "residual"]
     features = PairFeatures(valid, trained.model.front_ends)
-    assert f"{validation_precision(trained.model, features):.1f}" == kept[name]
+    assert f"{class_scores(trained.model, features).mean().item():.1f}" == kept[name]

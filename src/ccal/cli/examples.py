@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ccal.cli.embedded import Embedded
-from ccal.training.zero_shot.scoring import Searched
+from ccal.training.zero_shot import Searched
 
 if TYPE_CHECKING:
     from ccal.data import Pairs, Rows

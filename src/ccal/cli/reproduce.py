@@ -88,7 +88,7 @@ def command(
     from ccal.experiments.nottingham import Budget, check, comparison, kept_runs, run_method
     from ccal.music import SheetAudioStore, build_store, read_tunes
     from ccal.music.store import MANIFEST
-    from ccal.training.allocator import keep_freed_memory
+    from ccal.training.hardware import keep_freed_memory
 
     wanted = [name.strip() for name in methods.split(",") if name.strip()]
     check(experiment, wanted)

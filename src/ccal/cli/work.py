@@ -24,7 +24,7 @@ from ccal.evaluation import (
 )
 from ccal.runs import fingerprints
 from ccal.training import evaluate, evaluate_zero_shot, train
-from ccal.training.allocator import keep_freed_memory
+from ccal.training.hardware import keep_freed_memory
 from ccal.training.scoring import shared_view
 
 if TYPE_CHECKING:

@@ -38,8 +38,8 @@ from ccal.music import (
 from ccal.music.default import held_out_tunes
 from ccal.music.sound import RENDER_RATE
 from ccal.training import Settings
-from ccal.training.allocator import keep_freed_memory
-from ccal.training.metrics import Record
+from ccal.training.hardware import keep_freed_memory
+from ccal.training.progress import Record
 
 __all__ = ["Query", "ask", "main", "recordings"]
 

@@ -13,9 +13,8 @@ from ccal.evaluation import Report, evaluate_embeddings
 from ccal.model import DualEncoder
 from ccal.training.batches import Features
 from ccal.training.loop import fit
-from ccal.training.methods import projection_options
-from ccal.training.metrics import History
-from ccal.training.objectives import make_objective
+from ccal.training.methods import make_objective, projection_options
+from ccal.training.progress import History
 from ccal.training.settings import Settings
 
 __all__ = ["SHEET_AUDIO", "embed_pairs", "evaluate_pairs", "sheet_audio_model", "train_sheet_audio"]

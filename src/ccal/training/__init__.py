@@ -7,22 +7,18 @@
 - `distributed_from_environment`: several processes started by torchrun, as one.
 """
 
-from ccal.training.features import PairFeatures
+from ccal.training.batches import PairFeatures
+from ccal.training.checkpoint import Interrupted
 from ccal.training.loop import fit
-from ccal.training.metrics import History
-from ccal.training.objectives import CorrelationObjective, EmbeddingObjective, make_objective
+from ccal.training.methods import CorrelationObjective, EmbeddingObjective, make_objective
 from ccal.training.parallel import distributed_from_environment
-from ccal.training.recipe import Trained, embed, train
+from ccal.training.progress import History
+from ccal.training.refined import Trained, train
 from ccal.training.scoring import evaluate
 from ccal.training.settings import METHODS, PRESETS, Method, Settings
-from ccal.training.signals import Interrupted
-from ccal.training.zero_shot import (
-    ZeroShot,
-    ZeroShotOptions,
-    evaluate_zero_shot,
-    load_zero_shot,
-    train_zero_shot,
-)
+from ccal.training.validation import embed
+from ccal.training.zero_shot import ZeroShot, evaluate_zero_shot, load_zero_shot
+from ccal.training.zero_shot_fit import ZeroShotOptions, train_zero_shot
 
 __all__ = [
     "METHODS",

@@ -1,9 +1,15 @@
-"""Which pairs meet in which batch: shuffled anew each epoch, from the seed and the epoch alone."""
+"""Training pairs as batches: the features of each pair, and which pairs meet in which batch.
+
+`PairFeatures` turns raw pairs into rows of features once. `epoch_rows` and `epoch_batches` shuffle
+them anew each epoch, from the seed, the stage and the epoch alone, so that a resumed epoch repeats
+what the interrupted one did.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from typing import Protocol
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -11,31 +17,232 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ccal import distributed
+from ccal.data import Pairs, Rows
+from ccal.encoders import FrontEnd
+from ccal.errors import InputError
+from ccal.features import ImageFeatures, SparseRows, TfidfVectoriser
+from ccal.training.progress import counting
 
-__all__ = ["Features", "epoch_batches", "one_of_each", "seed_epoch", "share", "some_of"]
+__all__ = [
+    "Features",
+    "PairFeatures",
+    "RowNumbers",
+    "check_pairs",
+    "concatenated",
+    "epoch_batches",
+    "epoch_rows",
+    "group_count",
+    "one_of_each",
+    "seed_epoch",
+    "share",
+    "some_of",
+]
 
-Rows = NDArray[np.int64]
+RowNumbers = NDArray[np.int64]
 
 
 class Features(Protocol):
     """Pairs that are ready for two towers.
 
-    `batch` takes row numbers (n,) and returns x and y, float32 CPU tensors of n rows each. What is
-    random in it, such as augmentation, draws from torch's global generator.
+    `batch` takes row numbers (n,) and returns x and y, float32 CPU tensors of n rows each. Random
+    work in it, such as augmentation, draws from torch's global generator.
 
-    Two more are optional, and `PairFeatures` has them: `labels(rows)`, integers (n,) or None, where
-    pairs of equal labels are no negatives of each other; and `groups`, integers (pairs,) or None,
-    where an epoch takes one pair of each group.
+    Two members are optional, and `PairFeatures` has them: `labels(rows)`, integers (n,) or None,
+    where pairs of equal labels are no negatives of each other; and `groups`, integers (pairs,) or
+    None, where an epoch takes one pair of each group.
     """
 
     def __len__(self) -> int:
         """Number of pairs."""
 
-    def batch(self, rows: Rows) -> tuple[Tensor, Tensor]:
+    def batch(self, rows: RowNumbers) -> tuple[Tensor, Tensor]:
         """Both views of some pairs."""
 
 
-def epoch_batches(pairs: int, batch_size: int, *, seed: int, stage: str, epoch: int) -> list[Rows]:
+class _Matrix(Protocol):
+    """Rows of features: an array, memory-mapped or not, or a sparse matrix."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: Any) -> Any: ...
+
+
+class PairFeatures:
+    """Feature rows of both modalities of n pairs; `batch(rows)` gives some of them as tensors.
+
+    Arrays stay where they are, memory-mapped or not. Texts and image files go through the front
+    end once; TF-IDF rows are stored without their zeros.
+
+    Attributes:
+        groups: (n,) integers, equal for pairs that show the same thing; None without groups.
+        classes: (n,) integers, the label of each pair; None without labels.
+    """
+
+    def __init__(self, pairs: Pairs, front_ends: Mapping[str, FrontEnd]) -> None:
+        self._columns = [_column(pairs.column(n), front_ends.get(n), n) for n in pairs.names]
+        self._set_keys(pairs.group, pairs.label)
+
+    def _set_keys(self, group: NDArray[Any] | None, label: NDArray[Any] | None) -> None:
+        self._keys = (group, label)
+        self.groups, self.classes = _numbers(group), _numbers(label)
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """d_x and d_y."""
+        x, y = (int(column.shape[1]) for column in self._columns)
+        return x, y
+
+    def never_negative(self, view: int) -> bool:
+        """Whether view x (0) or y (1) is an array without negative numbers."""
+        column = self._columns[view]
+        if isinstance(column, SparseRows):
+            return False
+        return all(np.min(column[i : i + 4096]) >= 0 for i in range(0, len(column), 4096))
+
+    def batch(self, rows: RowNumbers | slice) -> tuple[Tensor, Tensor]:
+        """Features (m, d_x) and (m, d_y) of m pairs, float32."""
+        x, y = (
+            torch.from_numpy(np.array(column[rows], dtype=np.float32)) for column in self._columns
+        )
+        return x, y
+
+    def labels(self, rows: RowNumbers | slice) -> Tensor | None:
+        """Integers (m,), equal for pairs that must not count as negatives of each other.
+
+        They are the labels of the pairs, else their groups; None without either.
+        """
+        numbers = self.groups if self.classes is None else self.classes
+        return None if numbers is None else torch.from_numpy(numbers[rows])
+
+    def batches(self, size: int = 1024) -> Iterator[tuple[Tensor, Tensor]]:
+        """All pairs in order."""
+        for start in range(0, len(self), size):
+            yield self.batch(slice(start, start + size))
+
+    def arrays(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """All features in memory: (n, d_x) and (n, d_y)."""
+        x, y = self.batch(slice(None))
+        return x.numpy(), y.numpy()
+
+
+def concatenated(first: PairFeatures, second: PairFeatures) -> PairFeatures:
+    """The pairs of the first, followed by those of the second."""
+    result = object.__new__(PairFeatures)
+    columns = zip(first._columns, second._columns, strict=True)
+    result._columns = [_Concatenated(a, b) for a, b in columns]
+    keys = zip(first._keys, second._keys, strict=True)
+    result._set_keys(*(None if a is None or b is None else np.concatenate((a, b)) for a, b in keys))
+    return result
+
+
+def _column(rows: Rows, front_end: FrontEnd | None, name: str) -> _Matrix:
+    if rows.is_text:
+        if front_end is None:
+            raise InputError(f"{name} is text, but there is no front end for it.")
+        if isinstance(front_end, TfidfVectoriser):
+            return front_end.sparse(rows[:])
+        if isinstance(front_end, ImageFeatures):
+            return front_end.transform(rows[:], progress=counting(f"{name}: features"))
+        return front_end.transform(rows[:])
+    if len(rows.shape) != 2:
+        raise InputError(f"{name} must be an array of shape (pairs, features), got {rows.shape}.")
+    return rows
+
+
+class _Concatenated:
+    """Rows of one matrix followed by those of another, without a copy of both."""
+
+    def __init__(self, first: _Matrix, second: _Matrix) -> None:
+        self._first, self._second = first, second
+        self.shape = (len(first) + len(second), *first.shape[1:])
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: Any) -> NDArray[np.float32]:
+        rows = np.arange(len(self))[index]
+        late = rows >= len(self._first)
+        first = np.asarray(self._first[rows[~late]], dtype=np.float32)
+        second = np.asarray(self._second[rows[late] - len(self._first)], dtype=np.float32)
+        result = np.empty((len(rows), *first.shape[1:]), dtype=np.float32)
+        result[~late], result[late] = first, second
+        return result
+
+
+def _numbers(keys: NDArray[Any] | None) -> RowNumbers | None:
+    """Keys of any kind, such as names, as integers from 0."""
+    return None if keys is None else np.unique(keys, return_inverse=True)[1].astype(np.int64)
+
+
+def check_pairs(train: Features, valid: Features | None, *, one_per_group: bool) -> None:
+    """Refuse too few pairs, and training and validation pairs of different shapes."""
+    if len(train) < 2:
+        raise InputError(f"Training needs at least 2 pairs, got {len(train)}.")
+    if one_per_group and group_count(train) == 1:
+        raise InputError(
+            "All training pairs are of one group, and one_per_group takes one pair of each; "
+            "set it to false."
+        )
+    shapes = _shapes(train, "training")
+    if valid is None:
+        return
+    if len(valid) < 2:
+        raise InputError(
+            f"Validation needs at least 2 pairs for one to be found among others, got "
+            f"{len(valid)}; better are some hundreds."
+        )
+    for view, ours, theirs in zip("xy", shapes, _shapes(valid, "validation"), strict=True):
+        if ours != theirs:
+            raise InputError(
+                f"View {view} has shape {ours} a pair in training, but {theirs} in validation."
+            )
+
+
+def group_count(pairs: Features) -> int | None:
+    """Number of groups; None if the pairs have none."""
+    groups = getattr(pairs, "groups", None)
+    return None if groups is None else len(np.unique(groups))
+
+
+def _shapes(pairs: Features, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    x, y = pairs.batch(np.arange(2))
+    for view, tensor in (("x", x), ("y", y)):
+        if not isinstance(tensor, Tensor) or len(tensor) != 2 or not tensor.is_floating_point():
+            raise InputError(
+                f"View {view} of 2 {name} pairs must be a floating tensor of 2 rows, got "
+                f"{getattr(tensor, 'dtype', type(tensor).__name__)} of shape "
+                f"{tuple(getattr(tensor, 'shape', ()))}."
+            )
+    return tuple(x.shape[1:]), tuple(y.shape[1:])
+
+
+def epoch_rows(
+    pairs: Features,
+    *,
+    one_per_group: bool,
+    count: int | None,
+    seed: int,
+    stage: str,
+    epoch: int,
+) -> RowNumbers:
+    """The training pairs that an epoch visits: all, one of each group, or `count` of these."""
+    groups: RowNumbers | None = getattr(pairs, "groups", None)
+    if groups is None or not one_per_group:
+        rows = np.arange(len(pairs))
+    else:
+        rows = one_of_each(groups, seed=seed, stage=stage, epoch=epoch)
+    return some_of(rows, count, seed=seed, stage=stage, epoch=epoch)
+
+
+def epoch_batches(
+    pairs: int, batch_size: int, *, seed: int, stage: str, epoch: int
+) -> list[RowNumbers]:
     """Row numbers of each batch of an epoch, as in the paper.
 
     All pairs are shuffled and cut into consecutive slices; the last one is topped up to full size
@@ -47,8 +254,8 @@ def epoch_batches(pairs: int, batch_size: int, *, seed: int, stage: str, epoch: 
     >>> [len(rows) for rows in epoch_batches(3, 4, seed=0, stage="train", epoch=1)]
     [3]
     """
-    # Raw bits, since NumPy promises their stream for all versions, which it does not for shuffles.
-    bits = np.random.PCG64(_number("shuffle", seed, stage, epoch))
+    # NumPy promises the stream of raw bits for all versions, which it does not for shuffles.
+    bits = np.random.PCG64(_seed("shuffle", seed, stage, epoch))
     order = np.argsort(bits.random_raw(pairs), kind="stable").astype(np.int64)
     batches = np.split(order, range(batch_size, pairs, batch_size))
     missing = batch_size - len(batches[-1])
@@ -59,41 +266,43 @@ def epoch_batches(pairs: int, batch_size: int, *, seed: int, stage: str, epoch: 
     return batches
 
 
-def one_of_each(groups: Rows, *, seed: int, stage: str, epoch: int) -> Rows:
+def one_of_each(groups: RowNumbers, *, seed: int, stage: str, epoch: int) -> RowNumbers:
     """The row of one pair of each group, drawn anew each epoch, in the order of the groups.
 
-    `groups` (n,) are whole numbers. Every rank draws the same rows.
+    `groups` (n,) are integers. Every rank draws the same rows.
 
     >>> [len(one_of_each(np.array([5, 5, 2, 5]), seed=0, stage="train", epoch=e)) for e in (1, 2)]
     [2, 2]
     """
-    keys = np.random.PCG64(_number("group", seed, stage, epoch)).random_raw(len(groups))
+    keys = np.random.PCG64(_seed("group", seed, stage, epoch)).random_raw(len(groups))
     order = np.lexsort((keys, groups))
     first = np.flatnonzero(np.diff(groups[order], prepend=groups.min() - 1))
     return order[first].astype(np.int64)
 
 
-def some_of(rows: Rows, count: int | None, *, seed: int, stage: str, epoch: int) -> Rows:
-    """So many of the rows, drawn anew each epoch, in their order; all if there are no more.
+def some_of(
+    rows: RowNumbers, count: int | None, *, seed: int, stage: str, epoch: int
+) -> RowNumbers:
+    """`count` of the rows, drawn anew each epoch, in their order; all of them if there are fewer.
 
     >>> len(some_of(np.arange(100), 10, seed=0, stage="train", epoch=1))
     10
     """
     if count is None or count >= len(rows):
         return rows
-    keys = np.random.PCG64(_number("some", seed, stage, epoch)).random_raw(len(rows))
+    keys = np.random.PCG64(_seed("some", seed, stage, epoch)).random_raw(len(rows))
     return rows[np.sort(np.argsort(keys, kind="stable")[:count])]
 
 
 def seed_epoch(seed: int, stage: str, epoch: int) -> None:
     """Seed torch's global generator for an epoch, differently on each rank.
 
-    With this no generator's state needs saving: a resumed epoch draws what the first try drew.
+    A checkpoint therefore needs no generator state: a resumed epoch draws the same numbers again.
     """
-    torch.manual_seed(_number("draws", seed, stage, epoch, distributed.rank()) % 2**63)
+    torch.manual_seed(_seed("draws", seed, stage, epoch, distributed.rank()) % 2**63)
 
 
-def share(rows: Rows) -> Rows:
+def share(rows: RowNumbers) -> RowNumbers:
     """This rank's contiguous part of some rows; all of them without torch.distributed.
 
     >>> share(np.arange(3))
@@ -102,6 +311,6 @@ def share(rows: Rows) -> Rows:
     return np.array_split(rows, distributed.world_size())[distributed.rank()]
 
 
-def _number(*parts: object) -> int:
-    """A number of 128 bits that differs whenever a part does."""
+def _seed(*parts: object) -> int:
+    """A seed of 128 bits that differs whenever a part does."""
     return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:16], "little")

@@ -1,29 +1,68 @@
-"""The training loop: epochs, validation, the paper's schedule, and a state that survives."""
+"""The training loop, which is the paper's procedure.
+
+An epoch takes a step on every batch of shuffled training pairs. Then the projections are fitted
+exactly to all training pairs, and the validation pairs look for each other. The schedule decides on
+their score: go on, return to the best weights with a tenth of the learning rate, or stop. At the
+end the model has the best weights.
+"""
 
 from __future__ import annotations
 
+import math
+import re
 import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from ccal import distributed
+from ccal.bounds import Options, Whole, check
+from ccal.errors import CcalError, InputError
 from ccal.model import DualEncoder
 from ccal.training.batch_norm import batch_norm_over_ranks, unbiased_batch_norm
-from ccal.training.batches import Features
-from ccal.training.checks import check_data, check_options, check_ranks
-from ccal.training.keeper import Keeper
-from ccal.training.metrics import History
-from ccal.training.parallel import copy_from_rank_0, wait_for_all
-from ccal.training.precision import check_precision
-from ccal.training.progress import Progress
-from ccal.training.run import Run, Score, Select, Stop
+from ccal.training.batches import (
+    Features,
+    RowNumbers,
+    check_pairs,
+    epoch_batches,
+    epoch_rows,
+    group_count,
+    seed_epoch,
+    share,
+)
+from ccal.training.checkpoint import Checkpointer, Interrupted, Signals, State, catch_signals
+from ccal.training.hardware import check_precision, tower_precision
+from ccal.training.parallel import (
+    average_gradients,
+    check_ranks,
+    copy_from_rank_0,
+    from_rank_0,
+    wait_for_all,
+)
+from ccal.training.progress import History, Progress, Record
 from ccal.training.schedule import Schedule
 from ccal.training.settings import Settings
-from ccal.training.signals import Interrupted, catch_signals
-from ccal.training.state import State
+from ccal.training.validation import (
+    any_diverged,
+    mean_correlation,
+    refit,
+    towers_diverged,
+    validation_mrr,
+)
 
 __all__ = ["fit"]
+
+Select = Literal["both", "x->y", "y->x"]
+Score = Callable[[DualEncoder], float]
+Scores = dict[str, float | None]
+"""Entries of a record: the MRR of both directions, or the value of `score`."""
+
+_LinAlgError: type[Exception] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
 
 
 def fit(
@@ -57,41 +96,52 @@ def fit(
             `ccal.distributed.all_gather` before they are compared. If `train` has labels and
             `settings.mask_labels` is true, the call is `objective(model, x, y, labels)`.
         train: training pairs.
-        valid: validation pairs, None if `epochs` says how long to train.
+        valid: validation pairs; None if `epochs` says how long to train.
         settings: optimiser, schedule, batch size, precision, seed.
-        folder: for checkpoint-STAGE.pt, metrics.jsonl and tensorboard/; None keeps nothing.
+        folder: for checkpoint-STAGE.pt, metrics.jsonl and tensorboard/; None writes no file.
         resume: go on from the checkpoint in `folder`, or start if there is none.
         stage: name in progress and metrics; stages of different names can share a folder.
-        epochs: train for so many, without validation and schedule.
+        epochs: train for so many epochs, without validation and schedule.
         validate_first: the model as given is epoch 0 and may stay the best.
         select: direction of the validation MRR that chooses the best epoch, or the mean of both.
-        score: how good a model is, in place of the validation MRR; `score(model)` is called after
-            each epoch with projections of that epoch, and the highest value is the best.
-        checkpoint_seconds: of training between checkpoints, at least; they are made at the end of
-            epochs, at the very end and on Ctrl-C or SIGTERM.
-        progress: tell on standard error how it goes.
+        score: chooses the best epoch in place of the MRR: `score(model)` is called after each
+            epoch with the projections of that epoch, and the highest value is the best.
+        checkpoint_seconds: least time between two checkpoints. They are written at the end of an
+            epoch, at the very end, and on Ctrl-C or SIGTERM.
+        progress: show the progress on standard error.
         tensorboard: write events for TensorBoard too.
 
     Raises `Interrupted` after Ctrl-C or SIGTERM, with the state of the last whole epoch on disk.
     """
-    check_options(
-        stage=stage,
-        epochs=epochs,
-        validates=valid is not None,
-        validate_first=validate_first,
-        select=select,
-        folder=folder,
-        resume=resume,
-        tensorboard=tensorboard,
-    )
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", stage):
+        raise InputError(
+            f"stage names files, so it must be made of letters, digits, - and _; got {stage!r}."
+        )
+    check("select", select, Options("both", "x->y", "y->x"))
+    check("epochs", epochs, Whole(at_least=0), Options(None))
+    if epochs is None and valid is None:
+        raise InputError(
+            "Without validation pairs nothing says when to stop: pass valid, or a fixed "
+            "number of epochs."
+        )
+    if epochs is not None and validate_first:
+        raise InputError(f"validate_first needs validation, and epochs={epochs} trains without it.")
+    if folder is None and (resume or tensorboard):
+        raise InputError(f"{'resume' if resume else 'tensorboard'} needs a folder; pass folder=.")
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise InputError(f"folder must be a folder, and {str(folder)!r} is a file.")
     if epochs is not None:
         valid = None
-    check_data(train, valid, one_per_group=settings.one_per_group)
-    check_ranks(model, train, settings)
+    check_pairs(train, valid, one_per_group=settings.one_per_group)
+    smallest = min(settings.batch_size, len(train))
+    if settings.one_per_group:
+        smallest = min(smallest, group_count(train) or smallest)
+    check_ranks(model, smallest)
     check_precision(settings, next(model.parameters()).device)
+
     copy_from_rank_0(model, objective)
     state, schedule = State(model, objective, settings), Schedule.of(settings, epochs=epochs)
-    keeper = Keeper(
+    checkpointer = Checkpointer(
         state,
         schedule,
         folder=folder,
@@ -106,39 +156,220 @@ def fit(
         },
         every=checkpoint_seconds,
     )
-    keeper.open(resume=resume, tensorboard=tensorboard)
+    checkpointer.open(resume=resume, tensorboard=tensorboard)
     with batch_norm_over_ranks(model), unbiased_batch_norm(model), catch_signals() as signals:
         line = Progress(stage, schedule.max_epochs, enabled=progress and distributed.rank() == 0)
-        run = Run(
-            state,
-            schedule,
-            keeper,
-            train,
-            valid,
-            settings,
-            select=select,
-            score=score,
-            signals=signals,
-            progress=line,
+        loop = _Loop(
+            state, schedule, checkpointer, train, valid, settings, select, score, signals, line
         )
         try:
-            run.train(validate_first=validate_first)
-        except Stop:
-            # Another rank's signal is ours too.
+            loop.run(validate_first=validate_first)
+        except _Stop:
+            # The signal may have come to another rank.
             signals.requested = signals.requested or signal.SIGINT
-            keeper.save()
+            checkpointer.save()
             # torchrun ends the other processes as soon as one has failed.
             wait_for_all()
         finally:
-            keeper.close()
+            checkpointer.close()
             line.close()
         if signals.requested is not None:
-            raise Interrupted(_how_to_go_on(keeper.path, schedule.epoch), signals.requested)
+            raise Interrupted(_how_to_resume(checkpointer.path, schedule.epoch), signals.requested)
     best = None if valid is None else schedule.best
-    return History(keeper.records, schedule.best_epoch, best, schedule.epoch)
+    return History(checkpointer.records, schedule.best_epoch, best, schedule.epoch)
 
 
-def _how_to_go_on(checkpoint: Path | None, epoch: int) -> str:
+class _Stop(BaseException):
+    """A signal came. It is no Exception, so that no handler on the way swallows it."""
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """One training run: `run` calls `_epoch`, which calls `_steps` and `_validate`."""
+
+    state: State
+    schedule: Schedule
+    checkpointer: Checkpointer
+    train: Features
+    valid: Features | None
+    settings: Settings
+    select: Select
+    score: Score | None
+    signals: Signals
+    progress: Progress
+
+    def run(self, *, validate_first: bool) -> None:
+        """All epochs that are left; then the model becomes the best one."""
+        if validate_first and not self.checkpointer.records:
+            started, scores = time.perf_counter(), self._validate()
+            self.schedule.start(self._value(scores))
+            self._finish_epoch(0, started, scores, verdict="best")
+        while not self.schedule.finished:
+            self._epoch(self.schedule.epoch + 1)
+        if self.schedule.best is None and self.schedule.epoch:
+            raise CcalError(
+                "Training diverged: the loss or its gradient was not finite in epoch "
+                f"{self.schedule.epoch}, and there is no earlier epoch to keep. Lower "
+                f"learning_rate (it was {self.schedule.learning_rate:g}), or allow refinements, "
+                "which do so."
+            )
+        self.checkpointer.save()
+        self.checkpointer.restore_best()
+        state = self.state
+        if self.valid is None:
+            state.copy_buffers()
+            self._refit()
+        if state.kept is not state.model:
+            state.model.load_state_dict(state.kept.state_dict())
+        state.model.eval()
+
+    def _epoch(self, epoch: int) -> None:
+        """Steps, projections, validation, and the verdict of the schedule."""
+        started = time.perf_counter()
+        learning_rate = self.schedule.learning_rate
+        self.state.set_learning_rate(learning_rate)
+        loss, speed = self._steps(epoch)
+        if self.valid is None:
+            # A score as good as the best counts as better: every epoch with a finite loss is kept.
+            scores, value = self._unknown(), None if loss is None else 0.0
+        else:
+            scores = self._unknown() if loss is None else self._validate_trained()
+            value = self._value(scores)
+        verdict = self.schedule.update(value)
+        steps = {"loss": loss, "learning_rate": learning_rate, "pairs_per_second": speed}
+        self._finish_epoch(epoch, started, scores, verdict, **steps)
+
+    def _finish_epoch(
+        self, epoch: int, started: float, scores: Scores, verdict: str, **steps: float | None
+    ) -> None:
+        """Record the epoch, and take or restore a snapshot as the verdict says."""
+        known = None not in scores.values()
+        record: Record = {
+            "stage": self.checkpointer.stage,
+            "epoch": epoch,
+            "loss": steps.get("loss"),
+            "learning_rate": steps.get("learning_rate"),
+            "mrr_x_to_y": None,
+            "mrr_y_to_x": None,
+            "mean_correlation": mean_correlation(self.state.kept) if known else None,
+            "seconds": time.perf_counter() - started,
+            "pairs_per_second": steps.get("pairs_per_second"),
+            **scores,
+        }
+        if verdict == "refine":
+            self.checkpointer.restore_best()
+        self.checkpointer.add(record, best=verdict == "best")
+        name = "MRR" if self.score is None else "score"
+        self.progress.epoch(score=self._value(scores), best=self.schedule.best, name=name)
+
+    def _steps(self, epoch: int) -> tuple[float | None, float | None]:
+        """Mean loss over the batches of an epoch, and pairs a second; None if it diverged."""
+        settings = self.settings
+        draw: dict[str, Any] = {
+            "seed": settings.seed,
+            "stage": self.checkpointer.stage,
+            "epoch": epoch,
+        }
+        seed_epoch(**draw)
+        self.state.model.train()
+        self.state.objective.train()
+        visited = epoch_rows(
+            self.train, one_per_group=settings.one_per_group, count=settings.epoch_pairs, **draw
+        )
+        batches = [visited[b] for b in epoch_batches(len(visited), settings.batch_size, **draw)]
+        total, done, pairs = 0.0, 0, sum(map(len, batches))
+        started = time.perf_counter()
+        for number, rows in enumerate(batches, start=1):
+            loss = self._step(rows)
+            if not math.isfinite(loss):
+                return None, None
+            total, done = total + loss, done + len(rows)
+            self.progress.batch(epoch=epoch, done=done, total=pairs, loss=total / number)
+        return total / len(batches), pairs / (time.perf_counter() - started)
+
+    def _step(self, rows: RowNumbers) -> float:
+        """One step on a batch; returns its loss, or NaN without a step if it diverged."""
+        state, mine, device = self.state, share(rows), self._device
+        x, y = (view.to(device, non_blocking=True) for view in self.train.batch(mine))
+        labels = self._labels(mine)
+        state.optimiser.zero_grad()
+        try:
+            with tower_precision(self.settings, device):
+                loss: Tensor = state.objective(state.model, x, y, *labels)
+            loss.backward()
+        except (InputError, _LinAlgError):
+            if towers_diverged(state.model, x, y):
+                return math.nan
+            raise
+        signalled = float(self.signals.requested is not None)
+        value, signalled = average_gradients(state.parameters, loss.item(), signalled)
+        gradients = [p.grad for p in state.parameters if p.grad is not None]
+        if not math.isfinite(value) or not torch.nn.utils.get_total_norm(gradients).isfinite():
+            return math.nan
+        state.step()
+        if signalled:
+            # The flag came with the gradients, so that all ranks stop after the same batch.
+            raise _Stop
+        return value
+
+    def _labels(self, rows: RowNumbers) -> tuple[Tensor, ...]:
+        """The last argument of the objective: labels of these pairs; nothing without labels."""
+        of: Callable[[RowNumbers], Tensor | None] | None = getattr(self.train, "labels", None)
+        labels = of(rows) if of is not None and self.settings.mask_labels else None
+        return () if labels is None else (labels.to(self._device, non_blocking=True),)
+
+    def _refit(self) -> None:
+        pairs = self.settings.refit_pairs
+        refit(self.state.kept, self.train, self._block, self._check_signals, pairs)
+
+    def _validate(self) -> Scores:
+        """Fit the projections to all training pairs, then score the validation pairs."""
+        self.state.copy_buffers()
+        kept, valid, score = self.state.kept, self.valid, self.score
+        assert valid is not None
+        self._refit()
+        if score is not None:
+            return {"score": from_rank_0(lambda: score(kept.eval()))}
+        block, check_signals = self._block, self._check_signals
+        mrr = from_rank_0(lambda: validation_mrr(kept, valid, block, check_signals))
+        return dict(zip(self._unknown(), mrr, strict=True))
+
+    def _validate_trained(self) -> Scores:
+        """The same after steps, which may have let the weights overflow: unknown scores then."""
+        try:
+            return self._validate()
+        except (InputError, _LinAlgError):
+            pairs = [self.train, self.valid]
+            if any(any_diverged(self.state.kept, p, self._block) for p in pairs if p is not None):
+                return self._unknown()
+            raise
+
+    def _unknown(self) -> Scores:
+        names = ("mrr_x_to_y", "mrr_y_to_x") if self.score is None else ("score",)
+        return dict.fromkeys(names)
+
+    def _value(self, scores: Scores) -> float | None:
+        """The number that decides which epoch is the best."""
+        known = [value for value in scores.values() if value is not None]
+        deciding = {"x->y": known[:1], "y->x": known[-1:]}.get(self.select, known)
+        return sum(deciding) / len(deciding) if deciding else None
+
+    def _check_signals(self) -> None:
+        # Several ranks stop in `_step` only, where they agree on it.
+        if self.signals.requested is not None and distributed.world_size() == 1:
+            raise _Stop
+
+    @property
+    def _device(self) -> torch.device:
+        return next(self.state.model.parameters()).device
+
+    @property
+    def _block(self) -> int:
+        # Without gradients a small batch size is no reason for small matrix products.
+        return max(self.settings.batch_size, 256)
+
+
+def _how_to_resume(checkpoint: Path | None, epoch: int) -> str:
     if checkpoint is None:
         return "Training was interrupted. Nothing was kept, since no folder was given."
     return (

@@ -1,31 +1,53 @@
-"""The models of the methods, built for given training pairs."""
+"""The models and objectives of the methods.
+
+`build_model` makes the towers and the projection that a method starts from; `make_objective` makes
+the loss that it trains by. "refined" and "linear" start from linear CCA: `choose_initialisation`
+settles its ridges, weighting and square roots, and `LinearInitialisation` turns it into two towers.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
+from ccal.cca import CCA
 from ccal.data import Pairs
-from ccal.encoders import DenseTower, FrontEnd, WordCNN, WordCRNN
+from ccal.distributed import all_gather
+from ccal.encoders import DenseTower, FrontEnd, LinearTower, WordCNN, WordCRNN
+from ccal.encoders.linear import signed_root
 from ccal.errors import InputError
 from ccal.features import ImageFeatures, TfidfVectoriser, WordSequences
+from ccal.losses import InfoNCELoss, PairwiseRankingLoss, SigmoidLoss, TraceNormLoss
 from ccal.model import DualEncoder
-from ccal.training.features import PairFeatures
+from ccal.training.batches import PairFeatures
 from ccal.training.settings import Settings
-from ccal.training.starts import LinearStart
+from ccal.training.validation import clearly_better, reciprocal_ranks
 
-__all__ = ["build_model", "fit_front_ends", "projection_options"]
+__all__ = [
+    "CorrelationObjective",
+    "EmbeddingObjective",
+    "LinearInitialisation",
+    "build_model",
+    "choose_initialisation",
+    "fit_front_ends",
+    "make_objective",
+    "projection_options",
+]
 
 _DIM = 128
+# `CCA` chooses no ridge by itself from fewer pairs.
+_ENOUGH_TO_CHOOSE = 20
 
 
 def fit_front_ends(settings: Settings, train: Pairs) -> dict[str, FrontEnd]:
-    """What turns raw items into features: a network for image files, TF-IDF or words for texts.
+    """Front ends of raw items: a network for image files, TF-IDF or word numbers for texts.
 
-    A vocabulary is taken from the training texts only.
+    The vocabulary comes from the training texts only.
     """
     columns = {name: train.column(name) for name in train.names}
     return {
@@ -52,18 +74,18 @@ def build_model(
     train: PairFeatures,
     *,
     front_ends: dict[str, FrontEnd] | None = None,
-    start: LinearStart | None = None,
+    initial: LinearInitialisation | None = None,
 ) -> DualEncoder:
-    """A model for these training pairs, with its weights at their start.
+    """An untrained model for these training pairs; that of "linear" needs no training.
 
-    That of "linear" is then complete; `start` is for it and for "refined".
+    "linear" and "refined" start from `initial`.
     """
     if len(train) < 2:
         raise InputError(f"Training needs at least 2 pairs, got {len(train)}.")
     torch.manual_seed(settings.seed)
     options: dict[str, Any] = {"front_ends": front_ends}
     if settings.method in ("refined", "linear"):
-        towers = (start or LinearStart()).towers(settings, train)
+        towers = (initial or LinearInitialisation()).towers(settings, train)
         options.update(projection="none", dim=towers[0].out_features)
         options.update(zip(names, towers, strict=True))
         return DualEncoder(**options)
@@ -79,7 +101,7 @@ def build_model(
 
 
 def projection_options(settings: Settings) -> dict[str, Any]:
-    """What `DualEncoder` is told of the projection for "ccal", "dcca" and "learned"."""
+    """Arguments of `DualEncoder` for the projection of "ccal", "dcca" or "learned"."""
     options: dict[str, Any] = {"dim": settings.dim or _DIM}
     if settings.method == "learned":
         options["projection"] = "learned"
@@ -107,3 +129,155 @@ def _dense_towers(
         )
     )
     return x, y
+
+
+@dataclass(frozen=True)
+class LinearInitialisation:
+    """Builds both towers from linear CCA.
+
+    Attributes:
+        root_x: CCA sees square roots of the features of x.
+        root_y: the same for y.
+        ridge: absolute, one a view; None lets `CCA` choose it on held-out pairs.
+        power: CCA's coordinates are weighted by correlation^power; None lets `CCA` choose it.
+    """
+
+    root_x: bool = False
+    root_y: bool = False
+    ridge: tuple[float, float] | None = None
+    power: float | None = None
+
+    def cca(self, settings: Settings, pairs: PairFeatures, *, verbose: bool = False) -> CCA:
+        """Linear CCA of these pairs."""
+        dim = _dimension(settings, pairs)
+        if self.ridge is None or self.power is None:
+            seed = settings.seed
+            cca = CCA(dim, ridge="auto", power="auto", random_state=seed, verbose=verbose)
+        else:
+            cca = CCA(dim, ridge=self.ridge, relative_ridge=False, power=self.power)
+        return cca.fit(*self.views(pairs))
+
+    def towers(self, settings: Settings, pairs: PairFeatures) -> tuple[LinearTower, LinearTower]:
+        """Towers that compute the two projections of linear CCA.
+
+        Each is scaled to a mean variance of 1, which changes no cosine and gives a learning rate
+        the same meaning on all data.
+        """
+        cca = self.cca(settings, pairs)
+        X, Y = self.views(pairs)
+        weights = cca.correlations_**cca.power_
+        sides = (
+            (X, cca.x_mean_, cca.x_projection_, self.root_x, settings.dropout_x),
+            (Y, cca.y_mean_, cca.y_projection_, self.root_y, settings.dropout_y),
+        )
+        towers = []
+        for view, mean, projection, root, dropout in sides:
+            scores = (view - mean) @ (projection * weights)
+            hidden = settings.residual if settings.tower == "residual" else 0
+            tower = LinearTower(
+                view.shape[1], len(weights), hidden=hidden, root=root, dropout=dropout
+            )
+            spread = float(np.sqrt(view.var(axis=0, dtype=np.float64).mean()))
+            tower.start(mean, projection * weights / (float(scores.std()) or 1.0), spread or 1.0)
+            towers.append(tower)
+        return towers[0], towers[1]
+
+    def views(self, pairs: PairFeatures) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """All features of both views, or their square roots."""
+        x, y = pairs.arrays()
+        return _rooted(x, self.root_x), _rooted(y, self.root_y)
+
+
+def choose_initialisation(
+    settings: Settings, seen: PairFeatures, held: PairFeatures, *, verbose: bool = False
+) -> LinearInitialisation:
+    """Choose square roots, ridges and weighting of linear CCA for these pairs.
+
+    With root_x = "auto", "refined" takes square roots of an array without negative numbers, such as
+    activations or counts, unless CCA then finds the pairs `held` worse by more than the standard
+    error. `CCA` chooses ridges and weighting on held-out pairs of `seen`.
+    """
+    wanted = (settings.root_x, settings.root_y)
+    initial = LinearInitialisation(root_x=wanted[0] == "yes", root_y=wanted[1] == "yes")
+    if settings.method == "refined":
+        for view, want in enumerate(wanted):
+            if want == "auto" and seen.never_negative(view):
+                rooted = replace(initial, root_y=True) if view else replace(initial, root_x=True)
+                without, with_root = (_found(settings, i, seen, held) for i in (initial, rooted))
+                if not clearly_better(without, with_root):
+                    initial = rooted
+    if len(seen) < _ENOUGH_TO_CHOOSE:
+        return replace(initial, ridge=(1.0, 1.0), power=1.0)
+    cca = initial.cca(settings, seen, verbose=verbose)
+    return replace(initial, ridge=cca.ridge_, power=cca.power_)
+
+
+def _found(settings: Settings, initial: LinearInitialisation, *data: PairFeatures) -> Tensor:
+    """Reciprocal ranks of held-out pairs by CCA with its default ridge."""
+    seen, held = (initial.views(features) for features in data)
+    cca = CCA(_dimension(settings, data[0])).fit(*seen)
+    x, y = (torch.from_numpy(view) for view in cca.transform(*held))
+    return reciprocal_ranks(x, y)
+
+
+def _dimension(settings: Settings, pairs: PairFeatures) -> int:
+    """The dimension of the settings, at most the features and one less than the pairs."""
+    default = 128 if settings.method == "linear" else 256
+    return min(settings.dim or default, *pairs.widths, len(pairs) - 1)
+
+
+def _rooted(view: NDArray[np.float32], root: bool) -> NDArray[np.float32]:
+    return signed_root(torch.from_numpy(view)).numpy() if root else view
+
+
+class EmbeddingObjective(nn.Module):
+    """A loss of cosines between the embeddings of the batches of all ranks together.
+
+    Pairs of equal labels are no negatives of each other.
+    """
+
+    def __init__(self, loss: nn.Module) -> None:
+        super().__init__()
+        self.loss = loss
+
+    def forward(
+        self, model: DualEncoder, x: Tensor, y: Tensor, labels: Tensor | None = None
+    ) -> Tensor:
+        """Loss of a batch of features with labels (n,), or of this rank's share of one."""
+        embedded_x, embedded_y = model(x, y)
+        if labels is not None:
+            labels = all_gather(labels)
+        loss: Tensor = self.loss(all_gather(embedded_x), all_gather(embedded_y), labels)
+        return loss
+
+
+class CorrelationObjective(nn.Module):
+    """DCCA: the trace norm of the towers' outputs; CCA's projections are fitted afterwards.
+
+    It has no negatives, so labels change nothing.
+    """
+
+    def __init__(self, loss: TraceNormLoss) -> None:
+        super().__init__()
+        self.loss = loss
+
+    def forward(
+        self, model: DualEncoder, x: Tensor, y: Tensor, labels: Tensor | None = None
+    ) -> Tensor:
+        """Loss of a batch of features, or of this rank's share of one."""
+        loss: Tensor = self.loss(*model.tower_outputs(x, y))
+        return loss
+
+
+def make_objective(settings: Settings) -> nn.Module:
+    """The objective that the settings name."""
+    if settings.method == "dcca":
+        return CorrelationObjective(
+            TraceNormLoss(ridge=settings.ridge, relative_ridge=settings.relative_ridge)
+        )
+    if settings.loss == "ranking":
+        ranking = PairwiseRankingLoss(margin=settings.margin, direction=settings.direction)
+        return EmbeddingObjective(ranking)
+    if settings.loss == "infonce":
+        return EmbeddingObjective(InfoNCELoss(temperature=settings.temperature))
+    return EmbeddingObjective(SigmoidLoss(scale=1 / settings.temperature))

@@ -12,10 +12,14 @@ import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 
+from ccal.cca import CCALayer
 from ccal.distributed import rank, world_size
+from ccal.errors import InputError
+from ccal.model import DualEncoder
 
 __all__ = [
     "average_gradients",
+    "check_ranks",
     "copy_from_rank_0",
     "distributed_from_environment",
     "from_rank_0",
@@ -80,6 +84,20 @@ def from_rank_0(work: Callable[[], T]) -> T:
         raise box[1]
     result: T = box[0]
     return result
+
+
+def check_ranks(model: DualEncoder, batch: int) -> None:
+    """Refuse a batch, or a CCA layer, that the ranks cannot share."""
+    ranks = world_size()
+    if batch < ranks:
+        raise InputError(
+            f"A batch of {batch} pairs cannot be shared by {ranks} processes; start fewer."
+        )
+    if ranks > 1 and isinstance(model.projection, CCALayer) and not model.projection.sync:
+        raise InputError(
+            f"The CCA layer has sync=False, so {ranks} processes would train {ranks} models; "
+            "use sync=True or one process."
+        )
 
 
 def wait_for_all() -> None:

@@ -1,14 +1,20 @@
-"""One line that tells how training goes."""
+"""Progress of a run: a line to watch, and a record of each epoch as JSON and for TensorBoard."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import time
 from collections.abc import Callable
-from typing import TextIO
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
 
-__all__ = ["Progress", "clock_time", "counting"]
+from ccal.files import write_atomically
+from ccal.optional import require
+
+__all__ = ["History", "MetricsFile", "Progress", "Record", "TensorBoard", "clock_time", "counting"]
 
 
 class Progress:
@@ -64,10 +70,10 @@ class Progress:
         if now - self._shown >= self._every:
             self._show(now, f"at most {clock_time(left)} left")
 
-    def epoch(self, *, mrr: float | None, best: float | None, name: str = "MRR") -> None:
-        """After validation: the MRR, or the score of another name, that counts, now and at best."""
-        if mrr is not None and best is not None:
-            self._scores = f", {name} {mrr:.4f} (best {best:.4f})"
+    def epoch(self, *, score: float | None, best: float | None, name: str = "MRR") -> None:
+        """After validation: the deciding score of this epoch, and the best so far."""
+        if score is not None and best is not None:
+            self._scores = f", {name} {score:.4f} (best {best:.4f})"
 
     def close(self) -> None:
         """Write the line a last time, and end it."""
@@ -131,3 +137,91 @@ def counting(title: str, stream: TextIO | None = None) -> Callable[[int, int], N
         out.flush()
 
     return show
+
+
+Record = dict[str, Any]
+"""Of an epoch: stage, epoch, loss, learning_rate, mrr_x_to_y and mrr_y_to_x on the validation
+pairs, mean_correlation of CCA on the training pairs, seconds (validation included) and
+pairs_per_second (training alone). None is what was not measured, or not finite. `score` is there
+if the best epoch was chosen by something else than MRR."""
+
+
+@dataclass(frozen=True)
+class History:
+    """How training went.
+
+    `records` has one entry an epoch; `best_epoch` is the one whose weights were kept, 0 for those
+    given; `best_mrr` its validation score, None without validation; `epochs` all that were trained.
+    """
+
+    records: list[Record]
+    best_epoch: int
+    best_mrr: float | None
+    epochs: int
+
+
+class MetricsFile:
+    """Records as lines of JSON, those of several stages in one file.
+
+    Args:
+        path: the file.
+        stage: the one that will add lines.
+        records: what this stage has recorded up to now. Its later lines are cut, half a line left
+            by a process that was killed is dropped, and lines of other stages stay.
+    """
+
+    def __init__(self, path: Path, stage: str, records: list[Record]) -> None:
+        self.path = path
+        before: list[str] = []
+        after: list[str] = []
+        seen = False
+        for line in path.read_text(errors="replace").splitlines() if path.exists() else ():
+            whole = _stage(line)
+            if whole == stage:
+                seen = True
+            elif whole is not None:
+                (after if seen else before).append(line)
+        lines = [*before, *map(json.dumps, records), *after]
+        write_atomically(path, "".join(line + "\n" for line in lines).encode())
+
+    def add(self, record: Record) -> None:
+        """Append one line."""
+        with self.path.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def close(self) -> None:
+        """Nothing is left to write."""
+
+
+def _stage(line: str) -> str | None:
+    """The stage of a line, None if it is not a whole record."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    stage = record.get("stage") if isinstance(record, dict) else None
+    return stage if isinstance(stage, str) else None
+
+
+class TensorBoard:
+    """The numbers of each epoch as TensorBoard's scalars.
+
+    Args:
+        folder: of this stage's events.
+        epoch: the last one that counts; later events of a run that was killed are hidden.
+    """
+
+    def __init__(self, folder: Path, epoch: int) -> None:
+        require("tensorboard", extra="tensorboard", purpose="Logging for TensorBoard")
+        module = require("torch.utils.tensorboard", extra="tensorboard", purpose="Logging")
+        self._writer = module.SummaryWriter(str(folder), purge_step=epoch + 1)
+
+    def add(self, record: Record) -> None:
+        """Write the numbers of one epoch."""
+        for name, value in record.items():
+            if isinstance(value, int | float) and name != "epoch":
+                self._writer.add_scalar(name, value, record["epoch"])
+
+    def close(self) -> None:
+        """Write what is still in memory."""
+        self._writer.close()

@@ -1,4 +1,4 @@
-"""Exact projections from all training pairs, and how well validation pairs find each other."""
+"""Validation: exact projections from all training pairs, and how well held-out pairs are found."""
 
 from __future__ import annotations
 
@@ -12,29 +12,34 @@ from ccal.cca import CCALayer
 from ccal.errors import InputError
 from ccal.evaluation import class_precisions, reachable_k
 from ccal.model import DualEncoder
-from ccal.ranks import mean_reciprocal_rank
-from ccal.training.batches import Features, Rows, share
-from ccal.training.features import PairFeatures
+from ccal.ranks import counterpart_ranks, mean_reciprocal_rank
+from ccal.training.batches import Features, PairFeatures, RowNumbers, share
 
 __all__ = [
     "any_diverged",
+    "class_scores",
+    "clearly_better",
+    "embed",
     "mean_correlation",
+    "reciprocal_ranks",
     "refit",
     "towers_diverged",
     "validation_mrr",
-    "validation_precision",
-    "validation_precisions",
 ]
+
+
+def _nothing() -> None:
+    pass
 
 
 def refit(
     model: DualEncoder,
     train: Features,
     batch_size: int,
-    each: Callable[[], None] = lambda: None,
+    each: Callable[[], None] = _nothing,
     pairs: int | None = None,
 ) -> None:
-    """Store CCA's projections of all training pairs, or of so many, evenly spread over them.
+    """Store CCA's projections of all training pairs, or of `pairs` evenly spread over them.
 
     Every rank passes over its share of them. `each` is called before every batch.
     """
@@ -43,37 +48,50 @@ def refit(
     model.refit(_blocks(model, train, share(rows), batch_size, each))
 
 
+def embed(
+    model: DualEncoder,
+    pairs: Features,
+    batch_size: int = 1024,
+    each: Callable[[], None] = _nothing,
+) -> tuple[Tensor, Tensor]:
+    """Embeddings (n, k) of both modalities, before any hub correction."""
+    name_x, name_y = model.modalities
+    parts = [
+        (model.encode(name_x, x, corrected=False), model.encode(name_y, y, corrected=False))
+        for x, y in _blocks(model, pairs, np.arange(len(pairs)), batch_size, each)
+    ]
+    x, y = (torch.cat(view) for view in zip(*parts, strict=True))
+    return x, y
+
+
 def validation_mrr(
-    model: DualEncoder, valid: Features, batch_size: int, each: Callable[[], None] = lambda: None
+    model: DualEncoder, valid: Features, batch_size: int, each: Callable[[], None] = _nothing
 ) -> tuple[float, float]:
     """MRR of finding y from x, and x from y, among all validation pairs.
 
     Ties count against the counterpart: embeddings that collapse to one point must not be chosen.
     """
-    name_x, name_y = model.modalities
-    views: tuple[list[Tensor], list[Tensor]] = ([], [])
-    for x, y in _blocks(model, valid, np.arange(len(valid)), batch_size, each):
-        views[0].append(model.encode(name_x, x, corrected=False))
-        views[1].append(model.encode(name_y, y, corrected=False))
-    x, y = torch.cat(views[0]), torch.cat(views[1])
+    x, y = embed(model, valid, batch_size, each)
     return (
         mean_reciprocal_rank(x, y, pessimistic=True),
         mean_reciprocal_rank(y, x, pessimistic=True),
     )
 
 
-def validation_precision(model: DualEncoder, valid: PairFeatures, *, k: int = 50) -> float:
-    """AP@k in %, the mean of `validation_precisions`."""
-    return validation_precisions(model, valid, k=k).mean().item()
+def reciprocal_ranks(x: Tensor, y: Tensor) -> Tensor:
+    """1 / rank (n,) of pairs (n, k), the mean of both directions; ties count against them."""
+    ranks = [counterpart_ranks(a, b, pessimistic=True) for a, b in ((x, y), (y, x))]
+    return torch.stack(ranks).double().reciprocal().mean(0)
 
 
-def validation_precisions(
+def class_scores(
     model: DualEncoder, valid: PairFeatures, *, k: int = 50, batch_size: int = 1024
 ) -> Tensor:
-    """Precision (c,) in %: one query a class, the mean of the embedded y of its pairs, among all x.
+    """Precision at k (c,) in % of each class; their mean is AP@k.
 
-    Of the pairs of a group, which share their x, the first counts. If no class has k of them, the
-    largest class sets k.
+    The query of a class is the mean of the embedded y of its pairs; the candidates are all x. Pairs
+    of one group share their x, which is a candidate once. If no class has k candidates, the largest
+    class sets k.
     """
     if valid.classes is None:
         raise InputError(
@@ -83,13 +101,26 @@ def validation_precisions(
     name_x, name_y = model.modalities
     every = np.arange(len(valid))
     once = every if valid.groups is None else np.unique(valid.groups, return_index=True)[1]
-    blocks = _blocks(model, valid, once, batch_size, lambda: None)
+    blocks = _blocks(model, valid, once, batch_size, _nothing)
     items = torch.cat([model.encode(name_x, x, corrected=False) for x, _ in blocks])
-    blocks = _blocks(model, valid, every, batch_size, lambda: None)
+    blocks = _blocks(model, valid, every, batch_size, _nothing)
     queries = torch.cat([model.encode(name_y, y, corrected=False) for _, y in blocks])
-    truth = valid.classes[once]
-    k = reachable_k(truth, k)
-    return class_precisions(queries, valid.classes, items, truth, k=k)
+    item_classes = valid.classes[once]
+    k = reachable_k(item_classes, k)
+    return class_precisions(queries, valid.classes, items, item_classes, k=k)
+
+
+def clearly_better(one: Tensor, other: Tensor) -> bool:
+    """Whether the mean of `one` (n,) exceeds that of `other` by more than its standard error.
+
+    The best of many attempts on few pairs is often only the luckiest.
+
+    >>> clearly_better(torch.tensor([0.9, 1.0, 0.8]), torch.tensor([0.5, 0.6, 0.5]))
+    True
+    """
+    difference = one - other
+    error = difference.std() / len(difference) ** 0.5 if len(difference) > 1 else 0.0
+    return bool(difference.mean() > error)
 
 
 def mean_correlation(model: DualEncoder) -> float | None:
@@ -101,7 +132,7 @@ def mean_correlation(model: DualEncoder) -> float | None:
 
 @torch.no_grad()
 def towers_diverged(model: DualEncoder, x: Tensor, y: Tensor) -> bool:
-    """Whether finite inputs become NaN or infinite in the towers: not the data are to blame."""
+    """Whether the towers turn finite inputs into NaN or infinity, so that training is to blame."""
     if not (torch.isfinite(x).all() and torch.isfinite(y).all()):
         return False
     was_training = model.training
@@ -114,16 +145,17 @@ def towers_diverged(model: DualEncoder, x: Tensor, y: Tensor) -> bool:
 
 
 def any_diverged(model: DualEncoder, pairs: Features, batch_size: int) -> bool:
-    """The same for any of a whole set of pairs, batch by batch."""
-    blocks = _blocks(model, pairs, np.arange(len(pairs)), batch_size, lambda: None)
+    """`towers_diverged` for any batch of all pairs."""
+    blocks = _blocks(model, pairs, np.arange(len(pairs)), batch_size, _nothing)
     return any(towers_diverged(model, x, y) for x, y in blocks)
 
 
 def _blocks(
-    model: DualEncoder, features: Features, rows: Rows, size: int, each: Callable[[], None]
+    model: DualEncoder, pairs: Features, rows: RowNumbers, size: int, each: Callable[[], None]
 ) -> Iterator[tuple[Tensor, Tensor]]:
+    """Batches of the pairs of these rows, on the model's device."""
     device = next(model.parameters()).device
     for start in range(0, len(rows), size):
         each()
-        x, y = features.batch(rows[start : start + size])
+        x, y = pairs.batch(rows[start : start + size])
         yield x.to(device, non_blocking=True), y.to(device, non_blocking=True)

@@ -14,9 +14,9 @@ from ccal.cca import CCA
 from ccal.data import Pairs
 from ccal.errors import InputError
 from ccal.training import METHODS, PairFeatures, Settings, embed, evaluate, train
-from ccal.training.recipe import _RESIDUAL, _candidates, choose_hub_weight
+from ccal.training.methods import LinearInitialisation, choose_initialisation
+from ccal.training.refined import _RESIDUAL, _candidate_settings, choose_hub_weight
 from ccal.training.settings import BY_TOWER
-from ccal.training.starts import LinearStart, choose_start
 
 pytestmark = pytest.mark.filterwarnings("ignore::ccal.errors.SmallBatchWarning")
 
@@ -116,7 +116,9 @@ def test_square_roots_are_taken_where_they_help() -> None:
     settings = Settings(dim=6)
 
     def roots(pairs: Pairs, settings: Settings) -> tuple[bool, bool]:
-        start = choose_start(settings, *(PairFeatures(p, {}) for p in (pairs[:250], pairs[250:])))
+        start = choose_initialisation(
+            settings, *(PairFeatures(p, {}) for p in (pairs[:250], pairs[250:]))
+        )
         return start.root_x, start.root_y
 
     assert roots(both_signs, settings) == (False, False)
@@ -133,7 +135,7 @@ def test_square_roots_are_not_taken_where_they_harm() -> None:
     left -= left.min(0)
     right = meaning @ rng.normal(size=(6, 15)) + 0.3 * rng.normal(size=(400, 15))
     pairs = Pairs({"left": left, "right": right})
-    start = choose_start(
+    start = choose_initialisation(
         Settings(dim=6), *(PairFeatures(p, {}) for p in (pairs[:200], pairs[200:]))
     )
     assert start.root_x is False
@@ -142,7 +144,7 @@ def test_square_roots_are_not_taken_where_they_harm() -> None:
 def test_too_few_pairs_to_choose_a_ridge_take_one() -> None:
     pairs = views(16)
     features = PairFeatures(pairs[:12], {}), PairFeatures(pairs[12:], {})
-    assert choose_start(Settings(dim=3), *features).ridge == (1.0, 1.0)
+    assert choose_initialisation(Settings(dim=3), *features).ridge == (1.0, 1.0)
     model = train(Settings(dim=3, max_epochs=2), pairs[:12], pairs[12:], progress=False).model
     assert len(model.encode("left", pairs.column("left")[:])) == 16
 
@@ -165,7 +167,9 @@ def test_embeddings_before_correction() -> None:
 def test_start_of_both_sides_has_unit_variance() -> None:
     features = PairFeatures(views(), {})
     for tower, view in zip(
-        LinearStart().towers(Settings(dim=5), features), features.batch(slice(None)), strict=True
+        LinearInitialisation().towers(Settings(dim=5), features),
+        features.batch(slice(None)),
+        strict=True,
     ):
         assert abs(float(tower.eval()(view).detach().std()) - 1) < 0.01
 
@@ -199,9 +203,9 @@ def test_an_item_with_several_counterparts_is_one_candidate() -> None:
 
 def test_the_residual_tower_has_its_own_numbers_where_none_are_given() -> None:
     assert {"tower", *BY_TOWER} == set(_RESIDUAL)
-    linear, residual = _candidates(Settings())
+    linear, residual = _candidate_settings(Settings())
     assert (linear.max_epochs, residual.max_epochs, residual.batch_size) == (60, 300, 500)
     for epochs in (60, 61):
-        towers = _candidates(Settings.preset("default", max_epochs=epochs))
+        towers = _candidate_settings(Settings.preset("default", max_epochs=epochs))
         assert [tower.max_epochs for tower in towers] == [epochs, epochs]
         assert towers[1].batch_size == 500

@@ -1,8 +1,10 @@
-"""Half precision in the towers, where it is safe."""
+"""The machine under a training step: half precision where it is safe, and freed memory reused."""
 
 from __future__ import annotations
 
+import ctypes
 import os
+import platform
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import torch
 from ccal.errors import InputError
 from ccal.training.settings import Settings
 
-__all__ = ["check_precision", "tower_precision"]
+__all__ = ["check_precision", "keep_freed_memory", "tower_precision"]
 
 _CPU_FACTS = Path("/proc/cpuinfo")
 _LIMIT = "ONEDNN_MAX_CPU_ISA"
@@ -38,7 +40,25 @@ def check_precision(settings: Settings, device: torch.device) -> None:
 
 
 def tower_precision(settings: Settings, device: torch.device) -> AbstractContextManager[object]:
-    """Around the computation of a loss: autocast if asked for. CCA and losses stay precise."""
+    """Context for computing a loss: autocast with bf16. CCA and losses stay in full precision."""
     if settings.precision == "bf16":
         return torch.autocast(device.type, dtype=torch.bfloat16)
     return nullcontext()
+
+
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
+
+
+def keep_freed_memory() -> bool:
+    """Tell glibc to keep freed memory for the next step; returns False without glibc.
+
+    By default glibc asks the system for every large tensor and gives it back afterwards, and the
+    system clears each page again. Without that, a step of convolutional towers takes about two
+    thirds of the time on the CPU. The option holds for the whole process, so programs such as
+    `ccal train` set it and the library does not.
+    """
+    if platform.system() != "Linux" or platform.libc_ver()[0] != "glibc":
+        return False
+    libc = ctypes.CDLL(None)
+    settings = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, 2**31 - 1), (_TOP_PAD, 256 * 2**20))
+    return all(libc.mallopt(parameter, value) == 1 for parameter, value in settings)

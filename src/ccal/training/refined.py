@@ -1,10 +1,15 @@
-"""Train a model by any method, from pairs to something that can be saved and searched with."""
+"""`train`: from pairs to a model, by any of the methods.
+
+The default method, "refined", starts both towers as linear CCA and fine-tunes them. With
+`tower = "auto"` it trains two candidates, linear towers and towers with a hidden layer, and keeps
+what finds the validation pairs clearly better; then it chooses the weight of the hub correction,
+and at last repeats the chosen training with the validation pairs included.
+"""
 
 from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +23,22 @@ from ccal.errors import InputError
 from ccal.evaluation.hubs import HubCorrection
 from ccal.model import DualEncoder
 from ccal.ranks import mean_reciprocal_rank
-from ccal.training.comparison import clearly_better, reciprocal_ranks
-from ccal.training.features import PairFeatures, both
+from ccal.training.batches import PairFeatures, concatenated
 from ccal.training.loop import fit
-from ccal.training.methods import build_model, fit_front_ends
-from ccal.training.metrics import History
-from ccal.training.objectives import make_objective
+from ccal.training.methods import (
+    LinearInitialisation,
+    build_model,
+    choose_initialisation,
+    fit_front_ends,
+    make_objective,
+)
+from ccal.training.progress import History
 from ccal.training.settings import Settings
-from ccal.training.starts import LinearStart, choose_start
-from ccal.training.validation import validation_precision, validation_precisions
+from ccal.training.validation import class_scores, clearly_better, embed, reciprocal_ranks
 
-__all__ = ["Trained", "choose_hub_weight", "embed", "train"]
+__all__ = ["Trained", "choose_hub_weight", "train"]
 
-# What a hidden layer wants where a linear map wants the default: found on digits and Flickr8k.
+# Defaults of towers with a hidden layer; they were found on digits and Flickr8k.
 _RESIDUAL: dict[str, Any] = {
     "tower": "residual",
     "dropout_x": 0.1,
@@ -48,7 +56,7 @@ _NEIGHBOURS, _BANK = 10, 20_000
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained model, a record of each epoch, and what was found out on the way, in words."""
+    """A trained model, a record of each epoch, and the choices that were made, in words."""
 
     model: DualEncoder
     history: list[dict[str, Any]]
@@ -66,7 +74,7 @@ def train(
     tensorboard: bool = False,
     device: torch.device | str = "cpu",
 ) -> Trained:
-    """Train by `settings.method` on `pairs`; what is to be chosen is chosen on those of `valid`.
+    """Train a model by `settings.method` on `pairs`; all choices are made on `valid`.
 
     With a `folder`, epochs are recorded there in `metrics.jsonl` and checkpoints are kept, so that
     `resume=True` goes on after an interruption and ends where the unbroken run would have.
@@ -91,18 +99,22 @@ def train(
     seen, held = (PairFeatures(part, front_ends) for part in (pairs, valid))
     options = {"folder": folder, "resume": resume, "progress": progress, "tensorboard": tensorboard}
     facts: dict[str, str] = {}
-    start = None
+    initial = None
     if settings.method in ("refined", "linear"):
-        start = choose_start(settings, seen, held, verbose=progress and rank() == 0)
-        facts["linear CCA"] = _words(start, pairs.names)
-    job = _Job(pairs.names, front_ends, start, torch.device(device), options)
-    tries = [t for candidate in _candidates(settings) for t in job.tries(candidate, seen, held)]
-    best = tries[0]
-    for tried in tries[1:]:
-        best = tried if clearly_better(tried.found, best.found) else best
-    model, history = best.model, [record for tried in tries for record in tried.history]
-    if len(tries) > 1:
-        found = ", ".join(f"{tried.name} {100 * tried.found.mean():.1f}" for tried in tries)
+        initial = choose_initialisation(settings, seen, held, verbose=progress and rank() == 0)
+        facts["linear CCA"] = _words(initial, pairs.names)
+    trainer = _Trainer(pairs.names, front_ends, initial, torch.device(device), options)
+    candidates = [
+        candidate
+        for changed in _candidate_settings(settings)
+        for candidate in trainer.candidates(changed, seen, held)
+    ]
+    best = candidates[0]
+    for candidate in candidates[1:]:
+        best = candidate if clearly_better(candidate.scores, best.scores) else best
+    model, history = best.model, [record for c in candidates for record in c.history]
+    if len(candidates) > 1:
+        found = ", ".join(f"{c.name} {100 * c.scores.mean():.1f}" for c in candidates)
         measure = "AP@k" if settings.select == "classes" else "MRR"
         facts["chosen"] = f"{best.name} (validation {measure}: {found})"
     weight = 0.0
@@ -111,8 +123,8 @@ def train(
         weight = choose_hub_weight(embed(model, seen), embed(model, held))
         facts["hub correction"] = f"weight {weight:g}"
     if settings.train_on_all:
-        seen = both(seen, held)
-        again = job.repeat(best, seen)
+        seen = concatenated(seen, held)
+        again = trainer.repeat(best, seen)
         model, history = again.model, history + again.history
         epochs = f", {best.epochs} epochs" if best.epochs else ""
         facts["final training"] = f"on all {len(seen):,} pairs{epochs}"
@@ -123,10 +135,10 @@ def train(
     return Trained(model.eval(), history, facts)
 
 
-def _candidates(settings: Settings) -> list[Settings]:
-    """The settings to try: one, or for towers to be chosen two.
+def _candidate_settings(settings: Settings) -> list[Settings]:
+    """The settings to train with: one, or two for `tower = "auto"`.
 
-    The second changes only what a person has left to be chosen.
+    The second candidate overrides only settings that the user left at their default.
     """
     if settings.method != "refined" or settings.tower != "auto":
         return [settings]
@@ -135,55 +147,60 @@ def _candidates(settings: Settings) -> list[Settings]:
 
 
 @dataclass(frozen=True)
-class _Tried:
-    """A model, and how it came about: its settings, its epochs and what they recorded.
+class _Candidate:
+    """A model to choose from, with the settings, epochs and records of its training.
 
-    `found` (n,) are the reciprocal ranks of the validation pairs, the mean of both directions; or
-    the precision of each validation class, if classes are to be found.
+    `scores` (n,) are the reciprocal ranks of the validation pairs, the mean of both directions; or,
+    with `select = "classes"`, the precision of each validation class.
     """
 
     name: str
     settings: Settings
     model: DualEncoder
-    found: Tensor
+    scores: Tensor
     epochs: int = 0
     history: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class _Job:
+class _Trainer:
     """Trains models for the same pairs: with validation, and once more on all pairs without."""
 
     names: tuple[str, str]
     front_ends: dict[str, FrontEnd]
-    start: LinearStart | None
+    initial: LinearInitialisation | None
     device: torch.device
     options: dict[str, Any]
 
-    def tries(self, settings: Settings, seen: PairFeatures, held: PairFeatures) -> list[_Tried]:
-        """The model to start from if it is one already, and the best of its training."""
+    def candidates(
+        self, settings: Settings, seen: PairFeatures, held: PairFeatures
+    ) -> list[_Candidate]:
+        """The trained model; before it the initial one, if that is linear CCA."""
         model = self._build(settings, seen)
-        found: list[_Tried] = []
+        found: list[_Candidate] = []
         if settings.method in ("linear", "refined") and settings.tower != "residual":
-            score = _found(settings, model, held)
-            found.append(_Tried("linear CCA", settings, deepcopy(model), score))
+            scores = _scores(settings, model, held)
+            found.append(_Candidate("linear CCA", settings, deepcopy(model), scores))
         if settings.method == "linear":
             return found
         stage = settings.tower if settings.method == "refined" else "train"
-        how = _selection(settings, held)
-        history = self._fit(settings, model, seen, held, stage=stage, **how)
-        score = _found(settings, model, held)
-        trained = _Tried(stage, settings, model, score, history.best_epoch, list(history.records))
-        return [*found, trained]
+        if settings.select == "classes":
+            choice: dict[str, Any] = {"score": lambda m: class_scores(m, held).mean().item()}
+        else:
+            choice = {"select": settings.select}
+        history = self._fit(settings, model, seen, held, stage=stage, **choice)
+        scores = _scores(settings, model, held)
+        records = list(history.records)
+        return [*found, _Candidate(stage, settings, model, scores, history.best_epoch, records)]
 
-    def repeat(self, tried: _Tried, everything: PairFeatures) -> _Tried:
-        """The same number of epochs on all pairs."""
-        model, records = self._build(tried.settings, everything), []
-        if tried.epochs:
-            settings, epochs = tried.settings, tried.epochs
+    def repeat(self, candidate: _Candidate, everything: PairFeatures) -> _Candidate:
+        """Train for the same number of epochs on all pairs."""
+        settings, epochs = candidate.settings, candidate.epochs
+        model, records = self._build(settings, everything), []
+        if epochs:
             history = self._fit(settings, model, everything, None, stage="all", epochs=epochs)
             records = list(history.records)
-        return replace(tried, model=model, history=records)
+        return replace(candidate, model=model, history=records)
 
     def _fit(
         self,
@@ -196,46 +213,28 @@ class _Job:
         objective = make_objective(settings).to(self.device)
         return fit(model, objective, seen, held, settings, **self.options, **more)
 
-    def _build(self, settings: Settings, features: PairFeatures) -> DualEncoder:
+    def _build(self, settings: Settings, pairs: PairFeatures) -> DualEncoder:
         return build_model(
-            settings, self.names, features, front_ends=self.front_ends, start=self.start
+            settings, self.names, pairs, front_ends=self.front_ends, initial=self.initial
         ).to(self.device)
 
 
-def _selection(settings: Settings, held: PairFeatures) -> dict[str, Any]:
-    """What `fit` is told of how to choose an epoch."""
+def _scores(settings: Settings, model: DualEncoder, held: PairFeatures) -> Tensor:
+    """How well each validation pair, or each validation class, is found, from 0 to 1."""
     if settings.select == "classes":
-        return {"score": partial(validation_precision, valid=held)}
-    return {"select": settings.select}
-
-
-def _found(settings: Settings, model: DualEncoder, held: PairFeatures) -> Tensor:
-    """How well validation pairs, or their classes, are found, one by one, as shares."""
-    if settings.select == "classes":
-        return validation_precisions(model, held) / 100
+        return class_scores(model, held) / 100
     return reciprocal_ranks(*embed(model, held))
 
 
-def _words(start: LinearStart, names: tuple[str, str]) -> str:
-    rooted = [n for n, root in zip(names, (start.root_x, start.root_y), strict=True) if root]
-    ridge_x, ridge_y = start.ridge or (0.0, 0.0)
-    words = f"ridge {ridge_x:.3g} and {ridge_y:.3g}, weighted by correlation^{start.power:g}"
+def _words(initial: LinearInitialisation, names: tuple[str, str]) -> str:
+    rooted = [n for n, root in zip(names, (initial.root_x, initial.root_y), strict=True) if root]
+    ridge_x, ridge_y = initial.ridge or (0.0, 0.0)
+    words = f"ridge {ridge_x:.3g} and {ridge_y:.3g}, weighted by correlation^{initial.power:g}"
     return words + (f", square roots of {' and '.join(rooted)}" if rooted else "")
 
 
-def embed(model: DualEncoder, features: PairFeatures) -> tuple[Tensor, Tensor]:
-    """Embeddings (n, k) of both modalities, before any hub correction."""
-    name_x, name_y = model.modalities
-    parts = [
-        (model.encode(name_x, x, corrected=False), model.encode(name_y, y, corrected=False))
-        for x, y in features.batches()
-    ]
-    x, y = (torch.cat(view) for view in zip(*parts, strict=True))
-    return x, y
-
-
 def choose_hub_weight(seen: tuple[Tensor, Tensor], held: tuple[Tensor, Tensor]) -> float:
-    """The weight of the hub correction that finds held-out pairs best; of equals the smallest."""
+    """The smallest weight of the hub correction that finds held-out pairs best."""
     n, dim = seen[0].shape
 
     def score(weight: float) -> float:

@@ -35,7 +35,7 @@ def test_bf16_in_the_towers_alone() -> None:
 def test_bf16_is_refused_where_it_may_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     facts = tmp_path / "cpuinfo"
     facts.write_text("flags : fpu avx512f amx_bf16 amx_tile\n")
-    monkeypatch.setattr("ccal.training.precision._CPU_FACTS", facts)
+    monkeypatch.setattr("ccal.training.hardware._CPU_FACTS", facts)
     settings = quick(precision="bf16", max_epochs=1)
     run(settings)
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA")
