@@ -10,8 +10,8 @@ from torch import Tensor
 from benchmarks.layer import views
 from benchmarks.peers import by_svd, released
 from benchmarks.timing import Row, show
+from ccal.cca.batch import Settings
 from ccal.cca.operators import batch_cca
-from ccal.cca.settings import Settings
 from ccal.losses import PairwiseRankingLoss
 
 D, M = 32, 500

@@ -23,7 +23,7 @@ from sklearn import cross_decomposition
 
 from benchmarks.timing import Row, medians, show
 from ccal.cca.linear import CCA
-from ccal.cca.linear.views import chunk_size
+from ccal.cca.views import chunk_size
 
 DIM = 512
 Array = NDArray[Any]

@@ -1,4 +1,4 @@
-"""Arrays in files: memory-mapped, with checksums, in two forms.
+"""Arrays in files, with checksums, in three forms.
 
 `ArrayFile` is one file that describes itself: a header of 4096 bytes (JSON, padded with zeros) and
 a body of arrays, each but the last padded to a multiple of 4096 bytes. The header holds the CRC-32
@@ -7,16 +7,20 @@ of the body and ends with its own.
 `ArrayFolder` is a folder of `.npy` files and a manifest in JSON, which names every file with its
 size and SHA-256. The manifest is written last, in one step: a folder holds all arrays or none.
 
-Opening either looks at headers and sizes only; `verify` reads every byte. Mapped memory is private
-and writable, as torch warns of memory that it may not write to: writing changes no file.
+An archive is one `.npz` file of small arrays and a header in JSON, read whole and without pickle.
+
+Opening the first two looks at headers and sizes only; `verify` reads every byte. Mapped memory is
+private and writable, as torch warns of memory that it may not write to: writing changes no file.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import mmap
 import os
+import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -29,7 +33,14 @@ from numpy.typing import DTypeLike, NDArray
 from ccal.errors import CcalError, InputError
 from ccal.files import write_atomically
 
-__all__ = ["ArrayFile", "ArrayFolder", "DamagedFileError", "write_array_file"]
+__all__ = [
+    "ArrayFile",
+    "ArrayFolder",
+    "DamagedFileError",
+    "read_archive",
+    "write_archive",
+    "write_array_file",
+]
 
 Layout = Callable[[dict[str, Any]], Sequence[tuple[DTypeLike, tuple[int, ...]]]]
 """From the header of an `ArrayFile` to the type and shape of each of its arrays."""
@@ -230,3 +241,53 @@ def _header(page: bytes) -> dict[str, Any]:
     if about["format"] != _FORMAT:
         raise ValueError(f"it has the format {about['format']}, this version reads {_FORMAT}")
     return dict(about)
+
+
+def write_archive(
+    path: str | os.PathLike[str], kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]
+) -> None:
+    """Write `arrays` and the JSON `header` to an .npz file at exactly `path`.
+
+    The file appears under its name only when it is complete and on disk.
+    """
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise InputError(f"There is no folder {str(target.parent)!r} to write {target.name!r} to.")
+    text = json.dumps({"kind": kind, **header}, default=_plain)
+    stream = io.BytesIO()
+    np.savez(stream, allow_pickle=False, header=np.array(text), **arrays)
+    write_atomically(target, stream.getvalue())
+
+
+def read_archive(
+    path: str | os.PathLike[str], kind: str
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Header and arrays of a file that `write_archive` wrote as `kind`; others are refused."""
+    if not Path(path).is_file():
+        raise InputError(f"There is no file {str(path)!r}.")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        header: dict[str, Any] = json.loads(str(arrays.pop("header")))
+        found = header.pop("kind")
+    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _broken(path, kind) from error
+    except (zipfile.BadZipFile, zlib.error, RuntimeError) as error:
+        raise _broken(path, kind) from error
+    if found != kind:
+        raise InputError(f"{str(path)!r} holds {found!r}, not {kind!r}.")
+    return header, arrays
+
+
+def _broken(path: str | os.PathLike[str], kind: str) -> InputError:
+    return InputError(
+        f"{str(path)!r} is not a complete {kind!r} file: it was cut short, damaged, or written by "
+        "another program. Save it again."
+    )
+
+
+def _plain(value: object) -> object:
+    """NumPy scalars, such as a parameter search sets, in JSON's types."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise InputError(f"Cannot save a parameter of type {type(value).__name__}: {value!r}.")

@@ -1,4 +1,4 @@
-"""Where the counterpart of each query stands among all candidates."""
+"""Unit vectors, and the rank of each query's counterpart among all candidates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from torch import Tensor
 
 from ccal.errors import InputError
 
-__all__ = ["counterpart_ranks", "mean_reciprocal_rank", "rounding", "unit_rows"]
+__all__ = ["counterpart_ranks", "inverse_norms", "mean_reciprocal_rank", "rounding", "unit_rows"]
+
+SHORTEST = 1e-12
+"""`inverse_norms` takes shorter vectors for zero: cosine 0 with everything, gradient 0."""
 
 
 def counterpart_ranks(
@@ -51,10 +54,10 @@ def counterpart_ranks(
 
 
 def rounding(unit: Tensor) -> float:
-    """By how much products of the rows of `unit` (n, k), of length 1, may differ if they are equal.
+    """The largest difference between equal cosines: products of rows of `unit` (n, k), of length 1.
 
-    It depends on where in a matrix product they stand. Measured in float64: 5 units of rounding at
-    k = 100, 14 at 1,000, 47 at 16,000.
+    A matrix product rounds equal rows differently, depending on their position. Measured in
+    float64: 5 units of rounding at k = 100, 14 at 1,000, 47 at 16,000.
     """
     return max(8.0, math.sqrt(unit.shape[1])) * torch.finfo(unit.dtype).eps
 
@@ -70,6 +73,16 @@ def mean_reciprocal_rank(
     """
     ranks = counterpart_ranks(x, y, chunk=chunk, pessimistic=pessimistic)
     return ranks.double().reciprocal().mean().item()
+
+
+def inverse_norms(x: Tensor) -> Tensor:
+    """(n, k) -> (n, 1): one over the length of each row, 0 for rows shorter than `SHORTEST`.
+
+    For differentiable unit vectors x * inverse_norms(x), without the checks of `unit_rows`. A
+    length beyond the range of the dtype gives NaN: cosines of 0 would hide that a model diverged.
+    """
+    norms = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+    return torch.div(norms > SHORTEST, norms.clamp_min(SHORTEST)).add_(norms, alpha=0)
 
 
 def unit_rows(view: Tensor, name: str) -> Tensor:

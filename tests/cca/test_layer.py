@@ -225,7 +225,7 @@ def test_statistics_stay_in_float64(dtype: torch.dtype, layer: CCALayer) -> None
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_is_raised_inside(dtype: torch.dtype, views: tuple[Tensor, Tensor]) -> None:
+def test_half_precision_is_upcast_inside(dtype: torch.dtype, views: tuple[Tensor, Tensor]) -> None:
     x, y = (view.to(dtype).requires_grad_() for view in views)
     layer = CCALayer(6)
     xs, ys = layer(x, y)
@@ -395,16 +395,17 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            ({"dim_x": 0}, "must be positive"),
-            ({"dim_x": 4.5}, "whole numbers, got 4.5"),
-            ({"dim_x": 4, "ridge": "auto"}, "got 'auto'"),
-            ({"dim_x": 4, "dim_y": 3, "k": 4}, "between 1 and 3, got 4"),
-            ({"dim_x": 4, "k": 2.0}, "whole number between 1 and 4, got 2.0"),
+            ({"dim_x": 0}, "dim_x must be a whole number of at least 1, got dim_x=0"),
+            ({"dim_x": 4.5}, "whole number of at least 1, got dim_x=4.5"),
+            ({"dim_x": 4, "ridge": "auto"}, "got ridge='auto'"),
+            ({"dim_x": 4, "ridge": (1, 2, 3)}, r"a pair \(x, y\), got ridge=\(1, 2, 3\)"),
+            ({"dim_x": 4, "dim_y": 3, "k": 4}, "at least 1 and of at most 3, got k=4"),
+            ({"dim_x": 4, "k": 2.0}, "whole number of at least 1 and of at most 4, got k=2.0"),
             ({"dim_x": 4, "k": 3, "coordinates": "aligned"}, "needs k = dim_x = dim_y"),
             ({"dim_x": 4, "power": 1, "coordinates": "aligned"}, "power = 0"),
             ({"dim_x": 4, "coordinates": "polar"}, "'polar'"),
-            ({"dim_x": 4, "ridge": -1}, "ridge must be non-negative"),
-            ({"dim_x": 4, "ridge": (1, float("nan"))}, "ridge must be non-negative"),
+            ({"dim_x": 4, "ridge": -1}, "ridge must be a finite number of at least 0"),
+            ({"dim_x": 4, "ridge": (1, float("nan"))}, "ridge must be a finite number"),
             ({"dim_x": 4, "momentum": 0}, "momentum must be a finite number greater than 0"),
             ({"dim_x": 4, "power": "auto"}, "power must be a finite number"),
             ({"dim_x": 4, "momentum": None}, "momentum must be a finite number"),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -425,12 +426,28 @@ def test_every_damaged_byte_is_noticed_or_harmless(tmp_path: Path) -> None:
         assert_same(again, cca, atol=0)
 
 
-def test_progress_is_reported_when_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_reported_when_asked_for() -> None:
     X, Y = pairs()
-    CCA().fit(X, Y)
-    assert capsys.readouterr().err == ""
-    CCA(verbose=True, chunk_rows=100).fit(X, Y)
-    assert "400 of 400 samples" in capsys.readouterr().err
+    told: list[tuple[str, int, int]] = []
+    CCA(chunk_rows=150).fit(X, Y, progress=lambda *news: told.append(news))
+    assert told == [("samples", 150, 400), ("samples", 300, 400), ("samples", 400, 400)]
+    told.clear()
+    auto = CCA(ridge="auto").fit(X, Y, progress=lambda *news: told.append(news))
+    tried = len({str(trial["ridge"]) for trial in auto.search_})
+    assert told[1:] == [("ridges", n, 23) for n in range(1, tried + 1)]
+
+
+def test_files_of_earlier_versions_open(tmp_path: Path) -> None:
+    X, Y = pairs()
+    cca = CCA(3).fit(X, Y)
+    cca.save(tmp_path / "new")
+    with np.load(tmp_path / "new") as file:
+        arrays = dict(file)
+    header = json.loads(str(arrays.pop("header")))
+    header["params"]["verbose"] = True
+    with (tmp_path / "old").open("wb") as out:
+        np.savez(out, header=np.array(json.dumps(header)), **arrays)
+    assert_same(CCA.load(tmp_path / "old"), cca, atol=0)
 
 
 KINDS = st.sampled_from(["full", "constant column", "constant", "duplicate columns", "low rank"])

@@ -10,8 +10,9 @@ import torch
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from ccal.cca.linear import CCA, selection
-from ccal.cca.linear.selection import POWERS, both_ways, hold_out
+from ccal.cca import selection
+from ccal.cca.linear import CCA
+from ccal.cca.selection import POWERS, both_ways, hold_out
 from ccal.errors import InputError
 from ccal.ranks import mean_reciprocal_rank
 

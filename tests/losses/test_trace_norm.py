@@ -72,7 +72,7 @@ def test_bad_arguments() -> None:
     with pytest.raises(InputError, match="'max'"):
         TraceNormLoss(reduction="max")  # type: ignore[arg-type]
     for k in (0, 1.5):
-        with pytest.raises(InputError, match="k must be a whole number of at least 1"):
+        with pytest.raises(InputError, match="k must be None or a whole number of at least 1"):
             TraceNormLoss(k=k)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="ridge"):
         TraceNormLoss(ridge=-1)

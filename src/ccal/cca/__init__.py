@@ -1,8 +1,8 @@
-"""The mathematics: statistics of paired views, CCA's projections, and the layer made of them."""
+"""CCA: statistics of paired views, one solver, the layer `CCALayer` and the estimator `CCA`."""
 
 from ccal.cca.layer import CCALayer
 from ccal.cca.linear import CCA
-from ccal.cca.projections import (
+from ccal.cca.solver import (
     add_ridge,
     canonical_projections,
     polar_factor,

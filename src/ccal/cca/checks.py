@@ -1,19 +1,17 @@
-"""Checks at the door of the mathematics: what was given, what was expected, what to do."""
+"""Checks of views and ridges: what was given, what was expected, what to do."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf, isfinite
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from ccal.bounds import Number, check
 from ccal.errors import CcalError, InputError
 
 __all__ = [
     "check_finite",
-    "check_number",
     "check_pair",
     "check_view",
     "refuse_recomputation",
@@ -62,43 +60,27 @@ def check_finite(view: Tensor, name: str) -> None:
         )
 
 
-def check_number(
-    name: str, value: object, *, at_least: float = -inf, above: float = -inf, at_most: float = inf
-) -> None:
-    """Refuse what is not a finite number within the bounds."""
-    number = isinstance(value, float | int | np.floating | np.integer) and isfinite(value)
-    if number and at_least <= value <= at_most and value > above:  # type: ignore[operator]
-        return
-    bounds = {"of at least": at_least, "greater than": above, "of at most": at_most}
-    wanted = " and ".join(f"{words} {b:g}" for words, b in bounds.items() if isfinite(b))
-    raise InputError(
-        f"{name} must be a finite number {wanted}".rstrip() + f", got {name}={value!r}."
-    )
-
-
 def ridge_pair(ridge: float | Sequence[float]) -> tuple[float, float]:
     """The ridge of each view, from one number for both or a pair."""
-    pair = tuple(ridge) if isinstance(ridge, Sequence) else (ridge, ridge)
-    if len(pair) != 2 or not all(
-        isinstance(r, float | int | np.floating | np.integer) and 0 <= r < inf for r in pair
-    ):
-        raise InputError(
-            f"ridge must be non-negative and finite, one number or a pair (x, y), got {ridge!r}."
-        )
+    pair = tuple(ridge) if isinstance(ridge, tuple | list) else (ridge, ridge)
+    if len(pair) != 2:
+        raise InputError(f"ridge must be one number or a pair (x, y), got ridge={ridge!r}.")
+    for value in pair:
+        check("ridge", value, Number(at_least=0))
     return float(pair[0]), float(pair[1])
 
 
 def refuse_recomputation() -> None:
-    """Called in a forward that changes what it starts from: checkpoints run it again."""
+    """Called in a forward that updates running statistics: a checkpoint would run it twice."""
     if not torch.compiler.is_compiling() and torch._C._current_graph_task_id() >= 0:
         raise CcalError(
-            "CCALayer with momentum < 1 goes on from the statistics of former batches, which "
-            "computing a batch again would change; leave the layer outside of checkpoint()."
+            "CCALayer with momentum < 1 continues from the statistics of earlier batches, and "
+            "computing a batch again would change them; leave the layer outside of checkpoint()."
         )
 
 
 def refuse_second_derivative(name: str) -> None:
-    """Called in a backward: a gradient that is used further must not lose its own gradient."""
+    """Called in a backward whose result has no gradient of its own."""
     if torch.is_grad_enabled() and not torch.compiler.is_compiling():
         raise CcalError(
             f"{name} cannot be differentiated twice; "

@@ -6,26 +6,24 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ccal import distributed
-from ccal.cca.checks import check_number, check_pair, check_view, refuse_recomputation, ridge_pair
-from ccal.cca.operators import BatchCCA, batch_cca
-from ccal.cca.projections import add_ridge, aligned_frames, canonical_frames, reach, whitening
-from ccal.cca.settings import Settings
-from ccal.cca.spectral import singular_frames
+from ccal.bounds import Number, Options, Whole, check
+from ccal.cca.batch import Settings
+from ccal.cca.checks import check_pair, check_view, refuse_recomputation, ridge_pair
+from ccal.cca.operators import BatchCCA, batch_cca, project
+from ccal.cca.solver import add_ridge, solve
 from ccal.cca.statistics import Covariances, streamed
-from ccal.cca.stored import project
 from ccal.errors import InputError, SmallBatchWarning
 
 __all__ = ["CCALayer", "Coordinates"]
 
 Coordinates = Literal["aligned", "canonical"]
 
-# Below this many samples for each dimension of both views together, a batch of pure noise already
-# shows canonical correlations of about one half.
+# With fewer samples for each dimension of both views together, pure noise already shows canonical
+# correlations of about one half.
 _SAMPLES_PER_DIMENSION = 2
 
 _RUNNING = ("running_mean_x", "running_mean_y", "running_xx", "running_yy", "running_xy")
@@ -41,8 +39,8 @@ class CCALayer(nn.Module):
     stored projections. Call `refit` with all training pairs before you evaluate: projections of one
     batch are noisy.
 
-    Shapes: x (m, dim_x), y (m, dim_y) -> (m, k), (m, k). Half precision is raised to float32. What
-    float32 cannot do safely runs in float64.
+    Shapes: x (m, dim_x), y (m, dim_y) -> (m, k), (m, k). Half precision is upcast to float32. Steps
+    that are unsafe in float32 run in float64.
 
     Args:
         dim_x: features of view x.
@@ -92,24 +90,17 @@ class CCALayer(nn.Module):
     ) -> None:
         super().__init__()
         dim_y = dim_x if dim_y is None else dim_y
-        if not all(isinstance(dim, int | np.integer) and dim >= 1 for dim in (dim_x, dim_y)):
-            raise InputError(
-                f"dim_x and dim_y must be positive whole numbers, got {dim_x!r} and {dim_y!r}."
-            )
-        dim_x, dim_y = int(dim_x), int(dim_y)
+        check("dim_x", dim_x, Whole(at_least=1))
+        check("dim_y", dim_y, Whole(at_least=1))
         k = min(dim_x, dim_y) if k is None else k
-        if not (isinstance(k, int | np.integer) and 1 <= k <= min(dim_x, dim_y)):
-            raise InputError(
-                f"k must be a whole number between 1 and {min(dim_x, dim_y)}, got {k!r}."
-            )
-        k = int(k)
-        check_number("momentum", momentum, above=0, at_most=1)
-        check_number("power", power, at_least=0)
+        check("k", k, Whole(at_least=1, at_most=min(dim_x, dim_y)))
+        dim_x, dim_y, k = int(dim_x), int(dim_y), int(k)
+        check("momentum", momentum, Number(above=0, at_most=1))
+        check("power", power, Number(at_least=0))
         can_align = k == dim_x == dim_y and power == 0
         if coordinates is None:
             coordinates = "aligned" if can_align else "canonical"
-        if coordinates not in ("aligned", "canonical"):
-            raise InputError(f'coordinates must be "aligned" or "canonical", got {coordinates!r}.')
+        check("coordinates", coordinates, Options("aligned", "canonical"))
         if coordinates == "aligned" and not can_align:
             raise InputError(
                 f'coordinates="aligned" needs k = dim_x = dim_y and power = 0, got k = {k}, '
@@ -189,18 +180,13 @@ class CCALayer(nn.Module):
         total = streamed(batches, self.dim_x, self.dim_y, self.mean_x.device, sync=self.sync)
         if total.count < 2:
             raise InputError("refit needs at least 2 pairs; the iterable was empty or held one.")
-        A, B, d = self._solve(total.covariances())
-        self._store(A, B, d, total.mean_x, total.mean_y, total.count)
-        return self
-
-    def _solve(self, cov: Covariances) -> tuple[Tensor, Tensor, Tensor]:
+        cov = total.covariances()
         xx = add_ridge(cov.xx, self.ridge_x, relative=self.relative_ridge)
         yy = add_ridge(cov.yy, self.ridge_y, relative=self.relative_ridge)
-        Wx, Wy = whitening(xx), whitening(yy)
-        frames = singular_frames(Wx @ cov.xy @ Wy.mT, noise=(reach(Wx, xx), reach(Wy, yy)))
-        solve = aligned_frames if self.coordinates == "aligned" else canonical_frames
-        A, B, d, *_ = solve(Wx, Wy, frames)
-        return A, B, d
+        aligned = self.coordinates == "aligned"
+        found = solve(Covariances(xx, yy, cov.xy), k=None if aligned else self.k, aligned=aligned)
+        self._store(found.A, found.B, found.d, total.mean_x, total.mean_y, total.count)
+        return self
 
     def _settings(self) -> Settings:
         return Settings(
@@ -236,7 +222,7 @@ class CCALayer(nn.Module):
         self.correlations.copy_(d)
         self.mean_x.copy_(mean_x)
         self.mean_y.copy_(mean_y)
-        # A rank without samples of its own has projections all the same.
+        # A rank without samples of its own stores projections too.
         self.samples_seen.fill_(max(1, samples))
 
     def _warn_if_small(self, samples: int) -> None:

@@ -1,4 +1,4 @@
-"""Singular frames of T, and how a gradient passes through them without dividing by zero.
+"""Singular vectors of T, and how a gradient passes through them without dividing by zero.
 
 All matrices here are small (d x d). A *frame* of a view is a basis in which its covariance is the
 identity: x* = x A with A' Sxx A = I. In the canonical frames A*, B* the cross-covariance is the
@@ -23,32 +23,32 @@ import torch
 from torch import Tensor
 
 __all__ = [
-    "FrameGradients",
-    "SingularFrames",
+    "CovarianceGradients",
+    "SingularVectors",
     "SmallSingularValueError",
     "aligned_gradients",
     "canonical_gradients",
     "divide_by_sums",
-    "singular_frames",
+    "singular_vectors",
 ]
 
 
-# Squared ratio of the least to the largest correlation from which on float32 products will do.
+# Squared ratio of the least to the largest correlation above which float32 products suffice.
 _NARROW = 2.5e-5
 
-# How many times their expected size rounding errors may have.
+# Rounding errors may be this many times their expected size.
 _ROUNDING = 16
 
 
-class SingularFrames(NamedTuple):
-    """T = U diag(d) V' with square U (d_x, d_x) and V (d_y, d_y), d descending."""
+class SingularVectors(NamedTuple):
+    """T = U diag(d) V' with U (d_x, d_x) and V (d_y, d_y), or thin ones, and d descending."""
 
     U: Tensor
     d: Tensor
     V: Tensor
 
 
-class FrameGradients(NamedTuple):
+class CovarianceGradients(NamedTuple):
     """Gradient of a loss in the frames: `W` for Sxy, -`Mx` / 2 for Sxx and -`My` / 2 for Syy."""
 
     W: Tensor
@@ -70,25 +70,26 @@ class SmallSingularValueError(Exception):
     """T has a singular value that is too small for the precision it came in."""
 
 
-def singular_frames(
+def singular_vectors(
     T: Tensor,
     precision: torch.dtype = torch.float64,
     *,
+    full: bool = True,
     least_share: float = 0.0,
     noise: tuple[Tensor, Tensor] | None = None,
-) -> SingularFrames:
-    """Full singular value decomposition, in float64 and exact to `precision`.
+) -> SingularVectors:
+    """Singular value decomposition in float64, exact to `precision`; `full` makes U and V square.
 
     Where `precision` allows, a square T goes through the eigenvectors of T'T, which takes half the
-    time of an SVD but loses the square of T's condition number. U and V come in the precision of T
-    where they are as exact as it is. A square T with a singular value below `least_share` of the
-    largest is refused by a `SmallSingularValueError`. Rounding has left errors of about
-    eps `noise`_0i `noise`_1j in T_ij; singular values that may be nothing else become 0.
+    time of an SVD but loses the square of T's condition number. U and V come in the dtype of T
+    where they are as exact as T is. A square T with a singular value below `least_share` of the
+    largest raises `SmallSingularValueError`. Rounding has left errors of about
+    eps `noise`_0i `noise`_1j in T_ij; singular values no larger than that become 0.
     """
     rows, columns = T.shape
     wide = T.double()
     if rows == columns and precision != torch.float64:
-        # Of -T'T the eigenvalues come in the order wanted here.
+        # eigh sorts ascending, so the eigenvalues of -T'T are -d^2 with d descending.
         e, V = torch.linalg.eigh(torch.addmm(wide, wide.mT, wide, beta=0, alpha=-1))
         loss = 4 * torch.finfo(torch.float64).eps / torch.finfo(precision).eps
         squares = e.neg_().tolist()
@@ -100,20 +101,20 @@ def singular_frames(
             # Dividing by d multiplies the rounding of the product, and T's own, by this span.
             kind = T.dtype if least > _NARROW * largest else torch.float64
             V = V.to(kind)
-            return SingularFrames((T.to(kind) @ V).div_(d.to(kind)), d, V)
-    U, d, Vh = torch.linalg.svd(wide)
+            return SingularVectors((T.to(kind) @ V).div_(d.to(kind)), d, V)
+    U, d, Vh = torch.linalg.svd(wide, full_matrices=full)
     V = Vh.mT
     if noise is not None:
-        left, right = (F.abs().mT @ reach for F, reach in zip((U, V), noise, strict=True))
+        left, right = (vectors.abs().mT @ n for vectors, n in zip((U, V), noise, strict=True))
         rounding = _ROUNDING * torch.finfo(d.dtype).eps * (left[: len(d)] * right[: len(d)])
-        # What the gradient multiplies with, on both sides, are samples of that precision.
+        # The gradient multiplies both sides with samples of that precision.
         rounding.clamp_min_(_ROUNDING * torch.finfo(precision).eps ** 2 * d[0])
         d = torch.where(d > rounding, d, 0)
-    return SingularFrames(U, d, V)
+    return SingularVectors(U, d, V)
 
 
 def divide_by_sums(M: Tensor, d: Tensor) -> Tensor:
-    """M_ij / (d_i + d_j), perhaps in place, and 0 where both vanish: any rotation will do there."""
+    """M_ij / (d_i + d_j), perhaps in place; 0 where both are 0: any rotation will do there."""
     values = d.tolist()
     floor = 64 * torch.finfo(M.dtype).eps * values[0]
     whole = values[-1] > floor
@@ -125,9 +126,9 @@ def divide_by_sums(M: Tensor, d: Tensor) -> Tensor:
 def _inverse_gap(d: Tensor, precision: torch.dtype, k: int) -> Tensor:
     """1 / (d_j - d_i), turning smoothly to 0 for gaps that are small at that precision.
 
-    A rotation among the first k axes is one that cosines do not see: what is to be divided is
-    rounding error then, and larger gaps count as small. One that turns kept axes into others is
-    seen, and its gradient grows with 1 / gap in earnest.
+    Cosines do not see a rotation among the first k axes. Its numerator is rounding error, so larger
+    gaps count as small there. They do see a rotation of kept axes into dropped ones, whose gradient
+    truly grows with 1 / gap.
     """
     gap, eps = d - d[:, None], torch.finfo(precision).eps
     kept = torch.arange(len(d), device=d.device) < k
@@ -143,9 +144,9 @@ def _weighted_common_rotation(
 ) -> Tensor:
     """Common rotation over the gap, for coordinates weighted by d^power whose weights nearly tie.
 
-    A loss of weighted cosines is invariant to rotations of the *weighted* coordinates. Seen there,
-    M_ij = w_i C_ij / w_j is symmetric, and meets the divided difference of w^2 in d, which is
-    finite at ties; what is left of M is antisymmetric and meets the guarded gap.
+    A loss of weighted cosines is invariant to rotations of the *weighted* coordinates. In those,
+    M_ij = w_i C_ij / w_j is symmetric, and is multiplied by the divided difference of w^2 in d,
+    which is finite at ties. The antisymmetric rest of M is multiplied by the guarded inverse gap.
     """
     d = d[:k]
     w = d**power
@@ -171,7 +172,7 @@ def canonical_gradients(
     k: int,
     power: float = 0.0,
     precision: torch.dtype = torch.float64,
-) -> FrameGradients:
+) -> CovarianceGradients:
     """Gradient with respect to the covariances, from that of the canonical projections.
 
     `P` = A' dL/dA (d_x, d_x) and `R` = B' dL/dB (d_y, d_y) may be float32; `grad_d` and `d` have
@@ -181,7 +182,7 @@ def canonical_gradients(
     d_x, d_y, size = len(P), len(R), max(len(P), len(R))
     grad_d = torch.zeros_like(d) if grad_d is None else grad_d
     if d_x != d_y:
-        # The axes that the smaller view lacks count as axes of correlation zero.
+        # The smaller view gets extra axes of correlation zero.
         P, R = (torch.nn.functional.pad(m, (0, size - len(m)) * 2) for m in (P, R))
         grad_d, d = (torch.nn.functional.pad(v, (0, size - len(v))) for v in (grad_d, d))
     C = P + R
@@ -194,7 +195,7 @@ def canonical_gradients(
         W.diagonal().zero_()
     W += divide_by_sums(_antisymmetric(P - R), d)
     if d_x != d_y:
-        # An axis that only one view has turns that view's axes alone: gap and sum are the same.
+        # An axis of one view alone turns only that view: gap and sum are the same.
         r, alone = min(d_x, d_y), _antisymmetric(P if d_x > d_y else -R)
         inverse = torch.where(d[:r] > 64 * torch.finfo(P.dtype).eps * d[0], 2 / d[:r], 0).to(P)
         W[r:, :r], W[:r, r:] = alone[r:, :r] * inverse, alone[:r, r:] * inverse[:, None]
@@ -202,12 +203,12 @@ def canonical_gradients(
     weights = d.to(P.dtype)
     Mx = _symmetric(P + W * weights)
     My = _symmetric(R + weights[:, None] * W)
-    return FrameGradients(W[:d_x, :d_y], Mx[:d_x, :d_x], My[:d_y, :d_y])
+    return CovarianceGradients(W[:d_x, :d_y], Mx[:d_x, :d_x], My[:d_y, :d_y])
 
 
 def aligned_gradients(
     P: Tensor, R: Tensor, grad_d: Tensor | None, d: Tensor, V: Tensor
-) -> FrameGradients:
+) -> CovarianceGradients:
     """Gradient with respect to the covariances in the frames A = Wx' Q, B = Wy'.
 
     `P` and `R` are those of `canonical_gradients`.
@@ -232,4 +233,4 @@ def aligned_gradients(
         stretch = (V * (d * grad_d).to(dtype)) @ Vt
         Mx, My = Mx + stretch, My + stretch
         W = W + (V * grad_d.to(dtype)) @ Vt
-    return FrameGradients(W, Mx, My)
+    return CovarianceGradients(W, Mx, My)

@@ -114,7 +114,7 @@ def _iterable(pairs: object) -> Iterable[object]:
 
 
 def _two_views(batch: object) -> tuple[Tensor, Tensor]:
-    """x and y of a batch; what follows them, such as labels, is nobody's business here."""
+    """x and y of a batch; further entries, such as labels, are ignored."""
     if isinstance(batch, Sequence) and len(batch) >= 2:
         return batch[0], batch[1]
     raise InputError(
@@ -126,9 +126,10 @@ def _two_views(batch: object) -> tuple[Tensor, Tensor]:
 def streamed(
     pairs: Iterable[Sequence[Tensor]], dim_x: int, dim_y: int, device: torch.device, *, sync: bool
 ) -> Moments:
-    """Moments of batches (x, y, ...), checked; with `sync` of those of all ranks, on `device`.
+    """Moments of batches (x, y, ...), which are checked; with `sync`, of those of all ranks.
 
-    A rank may have none. What one rank refuses is refused on all, so that none waits for another.
+    A rank may have no batches. If one rank refuses its pairs, all ranks raise an error, so that
+    none waits for another.
     """
     nothing = (torch.empty(0, dim, device=device) for dim in (dim_x, dim_y))
     total, refusal = Moments.of(*nothing), None
@@ -138,7 +139,7 @@ def streamed(
             check_finite(x, "x")
             check_finite(y, "y")
             moments = Moments.of(x, y)
-            # The samples may be elsewhere than the layer.
+            # The first batch replaces the empty moments: it may be on another device.
             total = total + moments if total.count else moments
     except InputError as error:
         refusal = error

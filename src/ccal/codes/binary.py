@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ccal.bounds import Options, check
 from ccal.cca import CCALayer
 from ccal.codes.heads import Head, itq_heads, sign_heads, unit_views
 from ccal.codes.packing import Packed, check_bits, pack
 from ccal.codes.ranking import HeadTraining, train_heads, train_through
 from ccal.codes.saving import read_heads, write_heads
 from ccal.errors import InputError
-from ccal.losses.common import check_option
 from ccal.model import DualEncoder
 from ccal.retrieval.errors import OtherModelError
 from ccal.retrieval.fingerprint import fingerprint
@@ -77,7 +77,7 @@ class BinaryCodes:
             seed: of the first rotation.
         """
         check_bits(bits)
-        check_option("kind", kind, get_args(Kind))
+        check("kind", kind, Options(*get_args(Kind)))
         views = unit_views(torch.as_tensor(x), torch.as_tensor(y))
         _check_width(model, views[0].shape[1])
         if kind == "sign":
@@ -158,7 +158,7 @@ class BinaryCodes:
     def load(cls, folder: str | os.PathLike[str], model: DualEncoder | None = None) -> Self:
         """Read what `save` wrote; with a `model`, refuse codes of another one."""
         config, heads = read_heads(folder)
-        check_option("kind", config["kind"], get_args(Kind))
+        check("kind", config["kind"], Options(*get_args(Kind)))
         codes = cls(heads=heads, **config)
         if model is not None:
             codes.check(model)

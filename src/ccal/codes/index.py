@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ccal.bounds import Options, check
 from ccal.codes.binary import BinaryCodes
 from ccal.codes.hamming import FaissCodes, HammingCodes
 from ccal.codes.packing import Packed, check_packed
 from ccal.errors import InputError
-from ccal.losses.common import check_option
 from ccal.ranks import unit_rows
 
 __all__ = ["CodeHits", "CodeIndex"]
@@ -70,7 +70,7 @@ class CodeIndex:
         vectors: Any = None,
         engine: Literal["auto", "numpy", "faiss"] = "auto",
     ) -> None:
-        check_option("engine", engine, ("auto", "numpy", "faiss"))
+        check("engine", engine, Options("auto", "numpy", "faiss"))
         packed = check_packed(packed, codes.bytes, "packed")
         if vectors is not None and (np.ndim(vectors) != 2 or len(vectors) != len(packed)):
             raise InputError(

@@ -7,13 +7,12 @@ import math
 import torch
 from torch import Tensor, nn
 
-from ccal.cca.checks import check_number
+from ccal.bounds import Number, Options, check
 from ccal.errors import InputError
 from ccal.losses.common import (
     DIRECTIONS,
     Direction,
     check_embeddings,
-    check_option,
     cosines,
     false_negatives,
 )
@@ -67,8 +66,8 @@ class InfoNCELoss(nn.Module):
         direction: Direction = "both",
     ) -> None:
         super().__init__()
-        check_number("temperature", temperature, above=0)
-        check_option("direction", direction, DIRECTIONS)
+        check("temperature", temperature, Number(above=0))
+        check("direction", direction, Options(*DIRECTIONS))
         if learnable and temperature < 1 / MAX_SCALE:
             raise InputError(
                 f"temperature must be at least {1 / MAX_SCALE:g} if learnable, got {temperature!r}."
@@ -97,8 +96,8 @@ class InfoNCELoss(nn.Module):
         if self.log_scale is None:
             return 1 / self.temperature
         # A clamp inside the graph has no gradient beyond its limit, so a temperature that once went
-        # too low could never come back. A compiled graph may hold the parameter, which is then left
-        # as it is.
+        # too low could never come back. So the parameter itself is clamped, except in a compiled
+        # graph, which may hold it.
         limit = math.log(MAX_SCALE)
         if not torch.compiler.is_compiling():
             with torch.no_grad():

@@ -7,15 +7,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ccal.cca.checks import check_number, refuse_second_derivative
-from ccal.cca.raising import raised
-from ccal.losses.common import (
-    DIRECTIONS,
-    Direction,
-    check_embeddings,
-    check_option,
-    working_dtype,
-)
+from ccal.bounds import Number, Options, check
+from ccal.cca.checks import refuse_second_derivative
+from ccal.cca.precision import upcast, working_dtype
+from ccal.losses.common import DIRECTIONS, Direction, check_embeddings
 from ccal.losses.ranking_kernel import loss_and_gradients, operator
 
 __all__ = ["PairwiseRankingLoss"]
@@ -31,7 +26,7 @@ class PairwiseRankingLoss(nn.Module):
     "y->x" searches x with y (the last term is s(x_j, y_i)), "both" adds the two.
 
     Args:
-        margin: by how much of cosine a match must win.
+        margin: the cosine by which a match must beat a mismatch.
         direction: "x->y" (the paper's), "y->x" or "both".
         reduction: "sum" as the formula, or "mean" as the authors' code: the sum divided by the
             number of hinges of one direction. So "both" is the sum of two means, and its size
@@ -73,10 +68,10 @@ class PairwiseRankingLoss(nn.Module):
         negatives: Literal["all", "hardest"] = "all",
     ) -> None:
         super().__init__()
-        check_number("margin", margin, at_least=0)
-        check_option("direction", direction, DIRECTIONS)
-        check_option("reduction", reduction, ("mean", "sum"))
-        check_option("negatives", negatives, ("all", "hardest"))
+        check("margin", margin, Number(at_least=0))
+        check("direction", direction, Options(*DIRECTIONS))
+        check("reduction", reduction, Options("mean", "sum"))
+        check("negatives", negatives, Options("all", "hardest"))
         self.margin = margin
         self.direction = direction
         self.reduction = reduction
@@ -86,7 +81,7 @@ class PairwiseRankingLoss(nn.Module):
         """(n, k), (n, k), optional (n,) -> the loss, a scalar."""
         check_embeddings(x, y, labels)
         dtype = working_dtype(x, y)
-        x, y = raised(x, dtype), raised(y, dtype)
+        x, y = upcast(x, dtype), upcast(y, dtype)
         wanted = torch.is_grad_enabled()
         loss: Tensor = _Ranking.apply(  # type: ignore[no-untyped-call]
             x,
@@ -122,7 +117,7 @@ class _Ranking(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         refuse_second_derivative("PairwiseRankingLoss")
         found = ctx.saved_tensors
-        # A loss that is the last step needs no products; to ask that elsewhere would have to wait.
+        # The loss of a whole training step has gradient 1; on other devices, to ask would wait.
         eager = grad.device.type == "cpu" and not torch.compiler.is_compiling()
         if not (eager and grad.item() == 1):
             found = (gradient * grad for gradient in found)

@@ -3,7 +3,8 @@
 The gradient of the loss with respect to the scores is the matrix of active hinges, 0 or 1, with
 minus the number of them on the diagonal. So the gradients for the unit vectors are products with
 that matrix, and the loss itself follows from them: a hinge is margin + (its score - its match),
-and the scores in parentheses sum to <x, gradient of x>. Without gradients it adds up the hinges.
+and the scores in parentheses sum to <x, gradient of x>. If no gradient is needed, the hinges are
+added up. Scores are made in blocks, so memory grows with n and not with its square.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ccal.losses.common import inverse_norms
-from ccal.losses.indicator import indicator_products
+from ccal.cca.precision import full_precision
+from ccal.ranks import inverse_norms
 
 __all__ = ["loss_and_gradients", "operator"]
 
@@ -22,7 +23,7 @@ BLOCK = 1 << 21
 """Scores held at a time: 8 MB in float32 stay in the cache between the passes over them."""
 
 EXCLUDED = -1e30
-"""Score of what is no negative: below every threshold, and finite so that it can be added."""
+"""Score of pairs that are no negatives: below every threshold, and finite so that sums work."""
 
 
 def loss_and_gradients(
@@ -41,8 +42,8 @@ def loss_and_gradients(
     A gradient that is not needed comes back empty.
     """
     options = labels, margin, direction == "both", mean, hardest
-    # A bfloat16 product can kill the process on some machines, and would be too coarse anyway.
-    with torch.autocast(x.device.type, enabled=False):
+    # A bfloat16 product under autocast can kill the process on some machines.
+    with full_precision(x):
         if direction == "y->x":
             loss, gy, gx = _search(y, x, *options, need_y, need_x)
         else:
@@ -50,7 +51,7 @@ def loss_and_gradients(
     return loss, gx, gy
 
 
-# torch.compile takes an operator as it is; it could not trace choices that depend on the data.
+# torch.compile does not look into an operator: it could not trace choices that depend on the data.
 operator = torch.library.custom_op(
     "ccal::pairwise_ranking",
     loss_and_gradients,
@@ -166,34 +167,20 @@ def _all_negatives(
     """The number of active hinges, and the gradients of their sum for the unit vectors x and y."""
     bar = (x * y).sum(1) - margin
     counts = torch.zeros_like(bar)
-    gx_parts: list[Tensor] = []
-    gy: Tensor | None = None
+    gx = torch.empty_like(x) if need_x else None
+    gy = torch.zeros_like(y) if need_y else None
     for block, scores, spare in _score_blocks(x, y, groups):
         if both:
             torch.gt(scores, bar, out=spare)
-            by_column = spare.sum(0)
-            counts += by_column
+            counts += spare.sum(0)
         hits = scores.gt_(bar[block, None])
-        by_row = hits.sum(1)
-        counts[block] += by_row
-        active = by_row.sum()
+        counts[block] += hits.sum(1)
         if both:
             hits += spare
-            active += by_column.sum()
-        to_x, to_y = indicator_products(
-            hits,
-            active,
-            2 if both else 1,
-            x[block] if need_y else None,
-            y if need_x else None,
-        )
-        if to_x is not None:
-            gx_parts.append(to_x)
-        if to_y is not None:
-            gy = to_y if gy is None else gy.add_(to_y)
-    gx = None
-    if gx_parts:
-        gx = gx_parts[0] if len(gx_parts) == 1 else torch.cat(gx_parts)
+        if gx is not None:
+            torch.mm(hits, y, out=gx[block])
+        if gy is not None:
+            gy.addmm_(hits.T, x[block])
     for gradient, match in ((gx, y), (gy, x)):
         if gradient is not None:
             gradient.addcmul_(counts[:, None], match, value=-1)
@@ -209,15 +196,15 @@ def _hardest_negatives(
     need_x: bool,
     need_y: bool,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The same where only the hinge of the most similar negative of each query exists."""
+    """The same if only the most similar negative of each query counts."""
     bar = (x * y).sum(1) - margin
     best, rival = torch.empty_like(bar), bar.new_empty(len(x), dtype=torch.int64)
     column_best, column_rival = torch.full_like(best, EXCLUDED), torch.zeros_like(rival)
     for block, scores, _ in _score_blocks(x, y, groups):
         torch.max(scores, 1, out=(best[block], rival[block]))
         if both:
-            value, place = scores.max(0)
-            torch.where(value > column_best, place + block.start, column_rival, out=column_rival)
+            value, row = scores.max(0)
+            torch.where(value > column_best, row + block.start, column_rival, out=column_rival)
             torch.maximum(value, column_best, out=column_best)
     gx = torch.zeros_like(x) if need_x else None
     gy = torch.zeros_like(y) if need_y else None
@@ -235,7 +222,7 @@ def _push_apart(
     g_query: Tensor | None,
     g_answer: Tensor | None,
 ) -> Tensor:
-    """Adds the gradients of the queries' hinges in place; the number of active ones."""
+    """Add the gradients of the queries' hinges in place; return how many are active."""
     active = hits.to(query.dtype)[:, None]
     if g_query is not None:
         g_query += active * (answer[rival] - answer)

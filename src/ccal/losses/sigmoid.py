@@ -8,12 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ccal.cca.checks import check_number
-from ccal.losses.common import (
-    check_embeddings,
-    cosines,
-    false_negatives,
-)
+from ccal.bounds import Number, check
+from ccal.losses.common import check_embeddings, cosines, false_negatives
 
 __all__ = ["SigmoidLoss"]
 
@@ -27,8 +23,8 @@ class SigmoidLoss(nn.Module):
 
     Args:
         scale: the start of the learned scale, stored as its logarithm `log_scale`.
-        bias: the start of the learned `bias`. Far below 0, it says that a match is rare, without
-            which the many mismatches would dominate the first steps.
+        bias: the start of the learned `bias`. A value far below 0 makes matches rare from the
+            start; otherwise the many mismatches would dominate the first steps.
 
     Shapes:
         x, y: (n, k) embeddings, row i of x matching row i of y; normalised inside.
@@ -52,8 +48,8 @@ class SigmoidLoss(nn.Module):
 
     def __init__(self, *, scale: float = 10.0, bias: float = -10.0) -> None:
         super().__init__()
-        check_number("scale", scale, above=0)
-        check_number("bias", bias)
+        check("scale", scale, Number(above=0))
+        check("bias", bias, Number())
         self.log_scale = nn.Parameter(torch.tensor(math.log(scale)))
         self.bias = nn.Parameter(torch.tensor(float(bias)))
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-import numpy as np
 from torch import Tensor, nn
 
+from ccal.bounds import Options, Whole, check
+from ccal.cca.batch import Settings
 from ccal.cca.checks import check_pair, ridge_pair
 from ccal.cca.operators import batch_cca
-from ccal.cca.settings import Settings
+from ccal.cca.precision import working_dtype
 from ccal.errors import InputError
-from ccal.losses.common import working_dtype
 
 __all__ = ["TraceNormLoss"]
 
@@ -56,10 +56,8 @@ class TraceNormLoss(nn.Module):
         sync: bool = True,
     ) -> None:
         super().__init__()
-        if reduction not in ("sum", "mean"):
-            raise InputError(f'reduction must be "sum" or "mean", got {reduction!r}.')
-        if k is not None and not (isinstance(k, int | np.integer) and k >= 1):
-            raise InputError(f"k must be a whole number of at least 1, got {k!r}.")
+        check("reduction", reduction, Options("sum", "mean"))
+        check("k", k, Options(None), Whole(at_least=1))
         self.k, self.reduction = k, reduction
         ridge_x, ridge_y = ridge_pair(ridge)
         self._settings = Settings(

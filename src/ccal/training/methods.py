@@ -25,6 +25,7 @@ from ccal.features import ImageFeatures, TfidfVectoriser, WordSequences
 from ccal.losses import InfoNCELoss, PairwiseRankingLoss, SigmoidLoss, TraceNormLoss
 from ccal.model import DualEncoder
 from ccal.training.batches import PairFeatures
+from ccal.training.progress import counting
 from ccal.training.settings import Settings
 from ccal.training.validation import clearly_better, reciprocal_ranks
 
@@ -152,10 +153,15 @@ class LinearInitialisation:
         dim = _dimension(settings, pairs)
         if self.ridge is None or self.power is None:
             seed = settings.seed
-            cca = CCA(dim, ridge="auto", power="auto", random_state=seed, verbose=verbose)
+            cca = CCA(dim, ridge="auto", power="auto", random_state=seed)
         else:
             cca = CCA(dim, ridge=self.ridge, relative_ridge=False, power=self.power)
-        return cca.fit(*self.views(pairs))
+        lines = {what: counting(f"linear CCA: {what}") for what in ("samples", "ridges")}
+
+        def show(what: str, done: int, total: int) -> None:
+            lines[what](done, total)
+
+        return cca.fit(*self.views(pairs), progress=show if verbose else None)
 
     def towers(self, settings: Settings, pairs: PairFeatures) -> tuple[LinearTower, LinearTower]:
         """Towers that compute the two projections of linear CCA.

@@ -1,4 +1,4 @@
-"""The fused step against Algorithm 1 in float64, and its backward against finite differences."""
+"""CCA of a batch against Algorithm 1 in float64, and its backward against finite differences."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
+from ccal.cca.batch import Settings
 from ccal.cca.operators import batch_cca
-from ccal.cca.settings import Settings
 from ccal.cca.statistics import Moments
 from ccal.errors import CcalError
 from tests.reference import algorithm_1, correlated_views, cosines, ranking_loss, relative_error
@@ -77,7 +77,7 @@ def test_loss_and_gradient_are_those_of_algorithm_1(name: str, d: int) -> None:
     torch.testing.assert_close(batch.correlations, correlations, rtol=1e-9, atol=1e-9)
 
 
-def test_frames_whiten_and_correlate() -> None:
+def test_projections_whiten_and_correlate() -> None:
     x, y = correlated_views(100, 5, 3)
     batch, cov = batch_cca(x, y, Settings(k=3)), Moments.of(x, y).covariances()
     identity_x, identity_y = torch.eye(5).double(), torch.eye(3).double()

@@ -11,26 +11,38 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from ccal.cca.linear.canonical import NEGLIGIBLE
-from ccal.cca.projections import ridge_floor
+from ccal.cca.solver import ridge_floor
 from ccal.cca.statistics import Moments
 from ccal.errors import InputError
 from ccal.ranks import mean_reciprocal_rank
 
-__all__ = ["POWERS", "HeldOut", "Trial", "both_ways", "hold_out", "search_ridges", "try_out"]
+__all__ = [
+    "NEGLIGIBLE",
+    "POWERS",
+    "HeldOut",
+    "Trial",
+    "both_ways",
+    "hold_out",
+    "search_ridges",
+    "try_out",
+]
+
+NEGLIGIBLE = 1e-6
+"""Correlations below this share of the largest are rounding noise, not directions."""
 
 POWERS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
 """Weighting powers tried by `power="auto"`."""
 
 _MIN_SAMPLES = 20
 _MIN_FOLD, _MAX_FOLD = 10, 2000
-# Fewer queries than this choose among noise, so small folds are repeated.
+# A choice on fewer queries is mostly noise, so small folds are repeated.
 _ENOUGH_QUERIES, _MAX_FOLDS = 600, 9
 
 # Relative ridges are tried in half decades: 10^(step / 2) times the mean variance of the view.
 _COARSE_STEPS = range(-8, 5, 2)
 _MAX_REFINEMENTS = 16
 
+# Larger decompositions are made in float32.
 _EXACT_UP_TO = 500
 
 _SCORES_AT_ONCE = 1 << 21
@@ -93,7 +105,7 @@ def _weighted_scores(x: Tensor, y: Tensor, weights: Tensor) -> list[float]:
 
 
 class HeldOut:
-    """Scores any ridges and powers on held-out pairs at the price of one small decomposition.
+    """Scores any ridges and powers on held-out pairs, with one small decomposition each.
 
     One eigendecomposition a view, Sxx = E diag(l) E', makes whitening with any ridge r a diagonal
     scaling: T = diag((lx + rx)^-1/2) (Ex' Sxy Ey) diag((ly + ry)^-1/2). Ridges are given in units
@@ -131,13 +143,13 @@ def search_ridges(
     folds: Sequence[HeldOut],
     powers: Sequence[float],
     scale: tuple[float, float],
-    report: Callable[[int, int, float], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> list[Trial]:
     """Ridges from 1e-4 to 1e2 times `scale`, with each of the powers.
 
     First the same step for both views in whole decades, then half-decade steps of one view at a
-    time from the best so far, until none improves: 9 to 25 decompositions a fold. `report` is told
-    how many ridges were tried, of at most how many, and the best score.
+    time from the best so far, until none improves: 9 to 25 decompositions a fold. `progress` is
+    told how many ridges were tried, of at most how many.
     """
     tried: dict[tuple[int, int], list[Trial]] = {}
     most = len(_COARSE_STEPS) + _MAX_REFINEMENTS
@@ -146,8 +158,8 @@ def search_ridges(
         if step not in tried:
             ridge = (10 ** (step[0] / 2) * scale[0], 10 ** (step[1] / 2) * scale[1])
             tried[step] = try_out(folds, ridge, powers)
-            if report is not None:
-                report(len(tried), most, max(t.mrr for all_ in tried.values() for t in all_))
+            if progress is not None:
+                progress(len(tried), most)
         return max(trial.mrr for trial in tried[step])
 
     # Of equal scores the larger ridge wins.
@@ -180,7 +192,7 @@ def _leading_triplets(T: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
     """U, d, V of the k largest singular values that are not rounding noise.
 
     Eigenvectors of the smaller of T T' and T' T take half the time of an SVD, and in float32 a
-    quarter; what that loses in precision is far below what changes a rank.
+    quarter. The loss of precision is far too small to change a rank.
     """
     if T.shape[0] > T.shape[1]:
         V, d, U = _leading_triplets(T.mT, k)

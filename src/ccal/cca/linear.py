@@ -1,7 +1,8 @@
-"""CCA: the linear estimator in scikit-learn's style, for two views."""
+"""`CCA`: linear CCA of two views as an estimator in scikit-learn's style."""
 
 from __future__ import annotations
 
+import inspect
 import os
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
@@ -11,14 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ccal.cca.linear.archive import read_archive, write_archive
-from ccal.cca.linear.estimator import Estimator
-from ccal.cca.linear.parameters import Settings
-from ccal.cca.linear.selection import both_ways
-from ccal.cca.linear.solution import Solution, fit_pairs, solve
-from ccal.cca.linear.streaming import stream
-from ccal.cca.linear.views import Float64, open_pair, open_view, project
+from ccal.cca.fitting import Fitted, Parameters, Progress, fit_moments, fit_pairs
+from ccal.cca.selection import both_ways
 from ccal.cca.statistics import Moments
+from ccal.cca.views import Float64, open_pair, open_view, project_view, stream
 from ccal.errors import InputError, NotFittedError
 
 __all__ = ["CCA"]
@@ -27,15 +24,57 @@ ArrayX = TypeVar("ArrayX", NDArray[Any], Tensor)
 ArrayY = TypeVar("ArrayY", NDArray[Any], Tensor)
 
 _KIND = "ccal.CCA/1"
-_LEARNED = tuple(f"{field.name}_" for field in fields(Solution))
+_LEARNED = tuple(f"{field.name}_" for field in fields(Fitted))
 
 
-class CCA(Estimator):
+class _Estimator:
+    """scikit-learn's estimator protocol, without importing scikit-learn.
+
+    Parameters are the arguments of `__init__`, stored under their names exactly as given.
+    """
+
+    @classmethod
+    def _defaults(cls) -> dict[str, Any]:
+        signature = inspect.signature(cls)
+        return {name: p.default for name, p in signature.parameters.items()}
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name. `deep` changes nothing: no parameter is an estimator."""
+        return {name: getattr(self, name) for name in self._defaults()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters; they are checked by the next `fit`."""
+        known = self._defaults()
+        for name, value in params.items():
+            if name not in known:
+                raise InputError(
+                    f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}."
+                )
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        default = self._defaults()
+        changed = [f"{k}={v!r}" for k, v in self.get_params().items() if v is not default[k]]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def __sklearn_tags__(self) -> Any:
+        """Facts that scikit-learn asks an estimator for; only then is it imported."""
+        from sklearn.utils import Tags, TargetTags, TransformerTags
+
+        return Tags(
+            estimator_type=None,
+            target_tags=TargetTags(required=True, multi_output=True, two_d_labels=True),
+            transformer_tags=TransformerTags(),
+        )
+
+
+class CCA(_Estimator):
     """Canonical correlation analysis of two views, for retrieval across them.
 
     Finds the directions of X (n, d_x) and of Y (n, d_y) that correlate most, and projects both
     views onto k of them, so that the cosine between a projected row of X and one of Y tells how
-    well they belong together. The defaults suit retrieval; `ridge=0, power=0` is classic CCA.
+    well they match. The defaults suit retrieval; `ridge=0, power=0` is classic CCA.
 
     Views may be NumPy arrays, memory-mapped files larger than memory (`np.load(path,
     mmap_mode="r")`: read once, in chunks) or tensors. Statistics are float64 and exact. A view with
@@ -55,7 +94,6 @@ class CCA(Estimator):
             all pairs.
         random_state: seed of the held-out draw.
         chunk_rows: rows read at a time; None chooses by the number of features.
-        verbose: report progress on stderr.
 
     Attributes:
         correlations_: (k,) canonical correlations of the regularised problem, descending.
@@ -65,7 +103,7 @@ class CCA(Estimator):
         x_mean_, y_mean_: (d_x,) and (d_y,).
         ridge_: the absolute ridge of each view, raised if a view would not be invertible.
         power_: the power in use.
-        search_: what "auto" tried: dicts of ridge (as you would pass it), power and mrr.
+        search_: the trials of "auto": dicts of ridge (as you would pass it), power and mrr.
         n_samples_seen_, n_features_in_: n and d_x.
 
     >>> rng = np.random.default_rng(0)
@@ -89,9 +127,9 @@ class CCA(Estimator):
     n_samples_seen_: int
     search_: list[dict[str, object]]
 
-    _solution: Solution | None = None
+    _fitted: Fitted | None = None
     _moments: Moments | None = None
-    _settings: Settings | None = None
+    _parameters: Parameters | None = None
 
     def __init__(
         self,
@@ -103,7 +141,6 @@ class CCA(Estimator):
         validation_fraction: float = 0.1,
         random_state: int | None = 0,
         chunk_rows: int | None = None,
-        verbose: bool = False,
     ) -> None:
         self.n_components = n_components
         self.ridge = ridge
@@ -112,12 +149,15 @@ class CCA(Estimator):
         self.validation_fraction = validation_fraction
         self.random_state = random_state
         self.chunk_rows = chunk_rows
-        self.verbose = verbose
 
-    def fit(self, X: Any, Y: Any) -> Self:
-        """Learn from pairs X (n, d_x) and Y (n, d_y), n >= 2; forgets what was learned before."""
-        settings = Settings.of(self.get_params())
-        self._solution, self._moments = fit_pairs(*open_pair(X, Y), settings)
+    def fit(self, X: Any, Y: Any, *, progress: Progress | None = None) -> Self:
+        """Learn from pairs X (n, d_x) and Y (n, d_y), n >= 2; forget earlier pairs.
+
+        `progress` is called as `progress("samples", done, total)` while rows are read and as
+        `progress("ridges", tried, most)` while "auto" searches.
+        """
+        parameters = Parameters.of(self.get_params())
+        self._fitted, self._moments = fit_pairs(*open_pair(X, Y), parameters, progress)
         return self
 
     def partial_fit(self, X: Any, Y: Any) -> Self:
@@ -126,24 +166,24 @@ class CCA(Estimator):
         Projections are computed when they are next asked for, so many small chunks cost little more
         than one large one. Keeps d x d statistics, however few the samples.
         """
-        settings = Settings.of(self.get_params())
-        if settings.automatic:
+        parameters = Parameters.of(self.get_params())
+        if parameters.automatic:
             raise InputError(
                 "partial_fit cannot hold pairs out: ridge='auto' and power='auto' need fit "
                 "(which also reads memory-mapped arrays larger than memory). Or pass numbers: the "
                 "ridge_ and power_ that a fit on some pairs chose, with relative_ridge=False."
             )
         seen = self._moments
-        if seen is None and self._solution is not None:
+        if seen is None and self._fitted is not None:
             raise InputError(
                 "partial_fit cannot go on from this fit: it was loaded from a file, or had fewer "
                 "samples than features. Start with a new CCA."
             )
         dims = (None, None) if seen is None else (len(seen.mean_x), len(seen.mean_y))
         x, y = open_pair(X, Y, *dims)
-        more, _ = stream(x, y, chunk_rows=settings.chunk_rows, verbose=settings.verbose)
+        more, _ = stream(x, y, chunk_rows=parameters.chunk_rows)
         self._moments = more if seen is None else seen + more
-        self._settings, self._solution = settings, None
+        self._parameters, self._fitted = parameters, None
         return self
 
     @overload
@@ -160,8 +200,10 @@ class CCA(Estimator):
         """
         learned = self._learned()
         if Y is None:
-            return project(open_view(X, "X", len(learned.x_mean)), learned.x_mean, learned.x_map)
-        scores = project(open_view(Y, "Y", len(learned.y_mean)), learned.y_mean, learned.y_map)
+            view = open_view(X, "X", len(learned.x_mean))
+            return project_view(view, learned.x_mean, learned.x_map)
+        view = open_view(Y, "Y", len(learned.y_mean))
+        scores = project_view(view, learned.y_mean, learned.y_map)
         return scores if X is None else (self.transform(X), scores)
 
     def transform_y(self, Y: ArrayY) -> ArrayY:
@@ -184,6 +226,8 @@ class CCA(Estimator):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write parameters and projections to the file `path`, whole or not at all."""
+        from ccal.array_files import write_archive
+
         learned = vars(self._learned())
         arrays = {name: v for name, v in learned.items() if isinstance(v, np.ndarray)}
         plain = {name: v for name, v in learned.items() if name not in arrays}
@@ -192,13 +236,16 @@ class CCA(Estimator):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what `save` wrote."""
+        from ccal.array_files import read_archive
+
         header, arrays = read_archive(path, _KIND)
         try:
             params, learned = header["params"], header["learned"]
+            params.pop("verbose", None)  # a parameter of earlier versions
             if isinstance(params["ridge"], list):
                 params["ridge"] = tuple(params["ridge"])
             cca = cls(**params)
-            cca._solution = Solution.restore({**learned, **arrays})
+            cca._fitted = Fitted.restore({**learned, **arrays})
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{str(path)!r} is not a complete CCA file: {error}") from error
         return cca
@@ -208,13 +255,13 @@ class CCA(Estimator):
         """Features of X, under scikit-learn's name."""
         return len(self.x_mean_)
 
-    def _learned(self) -> Solution:
-        """The solution, computed now if `partial_fit` brought pairs since."""
-        if self._solution is None:
-            if self._moments is None or self._settings is None:
+    def _learned(self) -> Fitted:
+        """The fit, computed now if `partial_fit` has added pairs since."""
+        if self._fitted is None:
+            if self._moments is None or self._parameters is None:
                 raise NotFittedError("This CCA is not fitted yet; call fit(X, Y) first.")
-            self._solution = solve(self._moments, self._settings)
-        return self._solution
+            self._fitted = fit_moments(self._moments, self._parameters)
+        return self._fitted
 
     if not TYPE_CHECKING:
 
@@ -226,9 +273,9 @@ class CCA(Estimator):
             try:
                 learned = self._learned()
             except InputError as error:
-                # Pairs too few to solve for: to hasattr, that is an attribute not yet there.
+                # With too few pairs, hasattr must answer False instead of raising.
                 raise AttributeError(str(error)) from error
             return getattr(learned, name.removesuffix("_"))
 
     def __sklearn_is_fitted__(self) -> bool:
-        return self._solution is not None or self._moments is not None
+        return self._fitted is not None or self._moments is not None

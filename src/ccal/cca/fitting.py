@@ -1,0 +1,252 @@
+"""From two views and checked parameters to a fitted linear CCA."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import pad
+
+from ccal.bounds import Number, Options, Rule, Whole, check, check_all
+from ccal.cca.checks import ridge_pair
+from ccal.cca.selection import (
+    NEGLIGIBLE,
+    POWERS,
+    HeldOut,
+    Trial,
+    hold_out,
+    search_ridges,
+    try_out,
+)
+from ccal.cca.solver import fix_signs, solve, usable_ridge
+from ccal.cca.statistics import Moments
+from ccal.cca.views import Float64, SampleSpan, View, stream
+from ccal.errors import InputError
+
+__all__ = ["Fitted", "Parameters", "Progress", "fit_moments", "fit_pairs"]
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is counted ("samples" or "ridges"), how many are done, and of how many."""
+
+_AUTO = Options("auto")
+_BOUNDS: dict[str, Rule | tuple[Rule, ...]] = {
+    "n_components": (Options(None), Whole(at_least=1)),
+    "power": (_AUTO, Number(at_least=0)),
+    "validation_fraction": Number(above=0, below=1),
+    "random_state": (Options(None), Whole(at_least=0)),
+    "chunk_rows": (Options(None), Whole(at_least=1)),
+}
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Checked parameters of `CCA`; `ridge` and `power` are None while they are to be chosen."""
+
+    n_components: int | None
+    ridge: tuple[float, float] | None
+    relative_ridge: bool
+    power: float | None
+    validation_fraction: float
+    random_state: int | None
+    chunk_rows: int | None
+
+    @classmethod
+    def of(cls, given: dict[str, Any]) -> Parameters:
+        """Check the parameters of an estimator and name the one that is wrong."""
+        check_all(_BOUNDS, given)
+        ridge, power = given["ridge"], given["power"]
+        if not isinstance(ridge, tuple | list):
+            check("ridge", ridge, _AUTO, Number(at_least=0))
+        components, seed, rows = (
+            None if given[name] is None else int(given[name])
+            for name in ("n_components", "random_state", "chunk_rows")
+        )
+        return cls(
+            n_components=components,
+            ridge=None if _AUTO.allows(ridge) else ridge_pair(ridge),
+            relative_ridge=bool(given["relative_ridge"]),
+            power=None if _AUTO.allows(power) else float(power),
+            validation_fraction=float(given["validation_fraction"]),
+            random_state=seed,
+            chunk_rows=rows,
+        )
+
+    @property
+    def automatic(self) -> bool:
+        """Whether ridge or power are still to be chosen."""
+        return self.ridge is None or self.power is None
+
+    def components(self, dim_x: int, dim_y: int, samples: int) -> int:
+        """Number of components to compute."""
+        if samples < 2:
+            raise InputError(f"CCA needs at least 2 samples, got {samples}.")
+        limit = min(dim_x, dim_y, samples - 1)
+        if self.n_components is not None and self.n_components > limit:
+            raise InputError(
+                f"n_components must be at most min(d_x, d_y, samples - 1) = min({dim_x}, {dim_y}, "
+                f"{samples - 1}) = {limit}, got {self.n_components}."
+            )
+        return self.n_components or limit
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Everything `CCA` learns; see its attributes of the same names."""
+
+    correlations: Float64
+    x_projection: Float64
+    y_projection: Float64
+    x_mean: Float64
+    y_mean: Float64
+    ridge: tuple[float, float]
+    power: float
+    n_samples_seen: int
+    search: list[dict[str, object]]
+
+    @property
+    def x_map(self) -> Float64:
+        """A with its columns weighted: centred samples times this are scores."""
+        return self.x_projection * self.correlations**self.power
+
+    @property
+    def y_map(self) -> Float64:
+        """B with its columns weighted."""
+        return self.y_projection * self.correlations**self.power
+
+    @classmethod
+    def restore(cls, values: dict[str, Any]) -> Fitted:
+        """The solution with these fields, as read from a file."""
+        # JSON has no tuples.
+        search = [{**trial, "ridge": tuple(trial["ridge"])} for trial in values["search"]]
+        fitted = cls(**{**values, "ridge": tuple(values["ridge"]), "search": search})
+        k = len(fitted.correlations)
+        sides = (
+            (fitted.x_mean, fitted.x_projection),
+            (fitted.y_mean, fitted.y_projection),
+        )
+        for mean, projection in sides:
+            if projection.shape != (len(mean), k) or not np.isfinite(projection).all():
+                raise ValueError(f"projections of shape {projection.shape} do not fit.")
+        return fitted
+
+
+def fit_pairs(
+    x: View, y: View, parameters: Parameters, progress: Progress | None = None
+) -> tuple[Fitted, Moments | None]:
+    """Fit on the rows of both views in one pass.
+
+    The moments are returned too, unless a view was reduced to the span of its samples.
+    """
+    parameters.components(x.dim, y.dim, x.rows)
+    rows: list[NDArray[np.int64]] = []
+    if parameters.automatic:
+        rows = hold_out(x.rows, parameters.validation_fraction, parameters.random_state)
+    spans = tuple(SampleSpan(v) if v.dim > v.rows else None for v in (x, y))
+    narrow_x, narrow_y = (
+        view if span is None else span.coordinates for view, span in zip((x, y), spans, strict=True)
+    )
+    moments, folds = stream(
+        narrow_x,
+        narrow_y,
+        rows,
+        chunk_rows=parameters.chunk_rows,
+        progress=progress and partial(progress, "samples"),
+    )
+    trials = list[Trial]()
+    if parameters.automatic:
+        parts = [Moments.of(*fold) for fold in folds]
+        trials = _try_out(moments, folds, parts, parameters, (x.dim, y.dim), progress)
+        best = max(trials, key=lambda trial: trial.mrr)
+        parameters = replace(parameters, ridge=best.ridge, power=best.power)
+        moments = sum(parts, moments)
+    fitted = fit_moments(moments, parameters, spans, trials)
+    return fitted, moments if spans == (None, None) else None
+
+
+def fit_moments(
+    moments: Moments,
+    parameters: Parameters,
+    spans: tuple[SampleSpan | None, ...] = (None, None),
+    trials: list[Trial] | None = None,
+) -> Fitted:
+    """Fit on moments; where a view has a span, they are those of its coordinates."""
+    if parameters.ridge is None or parameters.power is None:
+        raise AssertionError("ridge and power must be chosen before the fit")
+    span_x, span_y = spans
+    dims = _dims(moments, spans)
+    k = parameters.components(*dims, moments.count)
+    unit = _mean_variances(moments, dims) if parameters.relative_ridge else (1.0, 1.0)
+    cov = moments.covariances()
+    ridge_x = usable_ridge(cov.xx, parameters.ridge[0] * unit[0])
+    ridge_y = usable_ridge(cov.yy, parameters.ridge[1] * unit[1])
+    # They are copies that nobody else holds.
+    cov.xx.diagonal().add_(ridge_x)
+    cov.yy.diagonal().add_(ridge_y)
+    A, B, correlations, _ = solve(cov, k=k)
+    if parameters.n_components is None:
+        k = max(1, int((correlations > NEGLIGIBLE * correlations[0]).sum()))
+        A, B, correlations = A[:, :k], B[:, :k], correlations[:k]
+    # The span of few distinct samples may have fewer directions than were asked for.
+    missing = (0, k - len(correlations))
+    A, B = (pad(_lift(part, span), missing) for part, span in zip((A, B), spans, strict=True))
+    A, B = fix_signs(A, B)
+    return Fitted(
+        pad(correlations.clamp(max=1), missing).numpy(),
+        A.numpy(),
+        B.numpy(),
+        moments.mean_x.numpy().copy() if span_x is None else span_x.mean,
+        moments.mean_y.numpy().copy() if span_y is None else span_y.mean,
+        (ridge_x, ridge_y),
+        parameters.power,
+        moments.count,
+        [trial.as_dict() for trial in trials or []],
+    )
+
+
+def _try_out(
+    rest: Moments,
+    folds: list[tuple[Tensor, Tensor]],
+    parts: list[Moments],
+    parameters: Parameters,
+    dims: tuple[int, int],
+    progress: Progress | None,
+) -> list[Trial]:
+    """Try ridges and powers that are to be chosen on each fold, trained on all the others."""
+    held = []
+    for i, fold in enumerate(folds):
+        train = sum(parts[:i] + parts[i + 1 :], rest)
+        unit = _mean_variances(train, dims) if parameters.relative_ridge else (1.0, 1.0)
+        k = parameters.n_components or min(*dims, train.count - 1)
+        held.append(HeldOut(train, fold, k, unit))
+    powers = POWERS if parameters.power is None else (parameters.power,)
+    if parameters.ridge is not None:
+        return try_out(held, parameters.ridge, powers)
+    scale = (1.0, 1.0) if parameters.relative_ridge else _mean_variances(sum(parts, rest), dims)
+    return search_ridges(held, powers, scale, progress and partial(progress, "ridges"))
+
+
+def _dims(moments: Moments, spans: tuple[SampleSpan | None, ...]) -> tuple[int, int]:
+    span_x, span_y = spans
+    return (
+        len(moments.mean_x) if span_x is None else span_x.view.dim,
+        len(moments.mean_y) if span_y is None else span_y.view.dim,
+    )
+
+
+def _mean_variances(moments: Moments, dims: tuple[int, int]) -> tuple[float, float]:
+    """Mean variance over the features of each view; a rotation leaves their sum unchanged."""
+    freedom = moments.count - 1
+    return (
+        float(moments.xx.diagonal().sum()) / freedom / dims[0],
+        float(moments.yy.diagonal().sum()) / freedom / dims[1],
+    )
+
+
+def _lift(projection: Tensor, span: SampleSpan | None) -> Tensor:
+    return projection if span is None else torch.from_numpy(span.lift(projection.numpy()))
