@@ -1,5 +1,7 @@
 """What can go wrong, as exceptions a person can act on."""
 
+from dataclasses import dataclass, field
+
 
 class CcalError(Exception):
     """Base of every error that ccal raises on purpose."""
@@ -15,3 +17,37 @@ class NotFittedError(CcalError, RuntimeError):
 
 class SmallBatchWarning(UserWarning):
     """The batch is so small for its dimension that CCA mostly fits noise."""
+
+
+@dataclass
+class Faults:
+    """Faults found among many items: the first `limit` in words, and how many there are.
+
+    >>> faults = Faults(limit=1)
+    >>> faults.add("a.jpg: the file is empty.")
+    >>> faults.add("b.jpg: file not found.")
+    >>> print(faults.listed("2 images cannot be read:"))
+    2 images cannot be read:
+      a.jpg: the file is empty.
+      ... and 1 more
+    """
+
+    limit: int = 20
+    total: int = 0
+    shown: list[str] = field(default_factory=list)
+
+    def add(self, reason: str) -> None:
+        """Count a fault, and keep its reason while there is room."""
+        self.total += 1
+        if len(self.shown) < self.limit:
+            self.shown.append(reason)
+
+    def __bool__(self) -> bool:
+        return self.total > 0
+
+    def listed(self, head: str) -> str:
+        """The head line, a line for each reason that was kept, and the number of the others."""
+        lines = [head, *(f"  {reason}" for reason in self.shown)]
+        if self.total > len(self.shown):
+            lines.append(f"  ... and {self.total - len(self.shown):,} more")
+        return "\n".join(lines)

@@ -37,6 +37,12 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
+def _numbered(reason: str) -> tuple[int, str]:
+    """'line 7: text is empty' -> (7, 'text is empty')."""
+    place, _, words = reason.partition(": ")
+    return int(place.split()[1]), words
+
+
 def lines_of(path: Path, **options: Any) -> tuple[Table, dict[int, str]]:
     """The table without its bad rows, and the reasons by line."""
     options = {"modalities": XY, **options}
@@ -44,7 +50,7 @@ def lines_of(path: Path, **options: Any) -> tuple[Table, dict[int, str]]:
         read_table(path, **options)
     table = read_table(path, **options, strict=False)
     assert str(table.bad) == str(error.value)
-    return table, dict(table.bad.shown)
+    return table, dict(_numbered(reason) for reason in table.bad.shown)
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl", ".parquet", ".CSV"])

@@ -151,7 +151,7 @@ def test_wrong_use_is_explained() -> None:
         vectoriser.fit(["a", float("nan")])  # type: ignore[list-item]
     with pytest.raises(InputError, match="no word occurs 5 times in the 2 training texts"):
         vectoriser.fit(["a dog", "a cat"])
-    with pytest.raises(InputError, match="min_count must be 1 or more"):
+    with pytest.raises(InputError, match="min_count must be a whole number of at least 1"):
         TfidfVectoriser(min_count=0)
 
 
@@ -185,5 +185,5 @@ def test_pairs_are_kept_with_the_model() -> None:
     # As models were saved before there were pairs.
     del config["pair_count"]
     assert TfidfVectoriser.from_config(**config).pair_count == 0
-    with pytest.raises(InputError, match="pair_count must be 0"):
+    with pytest.raises(InputError, match="pair_count must be a whole number of at least 0"):
         TfidfVectoriser(pair_count=-1)

@@ -106,9 +106,9 @@ def test_wrong_use_is_explained() -> None:
         words.fit(["a dog", "a cat"])
     with pytest.raises(InputError, match=r"text 1 \(from 0\) is a float"):
         WordSequences().fit(TEXTS).transform(["a", float("nan")])  # type: ignore[list-item]
-    with pytest.raises(InputError, match="min_count must be 1 or more, got 0"):
+    with pytest.raises(InputError, match="min_count must be a whole number of at least 1"):
         WordSequences(min_count=0)
-    with pytest.raises(InputError, match="length must be 1 or more, got 0"):
+    with pytest.raises(InputError, match="length must be a whole number of at least 1"):
         WordSequences(length=0)
 
 

@@ -1,17 +1,14 @@
-"""Pairs from a table with a column per modality; bad rows are found before anything else.
-
-What was wrong with a table, line by line.
-"""
+"""Pairs from a table with a column per modality; all bad rows are reported together, by line."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,49 +16,27 @@ from numpy.typing import NDArray
 from ccal.data.pairs import Pairs, Rows
 from ccal.data.records import read_records
 from ccal.data.splits import split_name
-from ccal.errors import InputError
+from ccal.errors import Faults, InputError
 
-__all__ = ["BadRows", "Table", "read_table"]
+__all__ = ["BadRows", "Table", "read_table", "text_fault"]
 
 
-@dataclass
-class BadRows:
-    """The bad rows of a table: the first `limit` with their reasons, and how many there are.
+@dataclass(kw_only=True)
+class BadRows(Faults):
+    """The bad rows of a table of `rows` rows.
 
-    `unit` says what the numbers count from 1: lines of a text file, or rows of a Parquet file.
-
-    >>> bad = BadRows(Path("pairs.csv"), limit=1)
-    >>> bad.add(7, "text is empty")
-    >>> bad.add(9, "3 cells, but the header has 2")
-    >>> bad.rows = 4000
+    >>> bad = BadRows(path=Path("pairs.csv"), limit=1, rows=4000)
+    >>> bad.add("line 7: text is empty")
     >>> print(bad)
-    pairs.csv: 2 bad rows of 4,000
+    pairs.csv: 1 bad rows of 4,000
       line 7: text is empty
-      ... and 1 more
     """
 
     path: Path
-    limit: int = 20
-    unit: str = "line"
     rows: int = 0
-    total: int = 0
-    shown: list[tuple[int, str]] = field(default_factory=list)
-
-    def add(self, number: int, reason: str) -> None:
-        """Count a bad row, and keep its reason while there is room."""
-        self.total += 1
-        if len(self.shown) < self.limit:
-            self.shown.append((number, reason))
-
-    def __bool__(self) -> bool:
-        return self.total > 0
 
     def __str__(self) -> str:
-        head = f"{self.path}: {self.total:,} bad rows of {self.rows:,}"
-        lines = [f"  {self.unit} {number}: {reason}" for number, reason in self.shown]
-        if self.total > len(self.shown):
-            lines.append(f"  ... and {self.total - len(self.shown):,} more")
-        return "\n".join([head, *lines])
+        return self.listed(f"{self.path}: {self.total:,} bad rows of {self.rows:,}")
 
 
 @dataclass(frozen=True)
@@ -142,7 +117,7 @@ def read_table(
         path.parent if root is None else Path(root),
         captions == "concatenate",
     )
-    bad = BadRows(path, limit, "row" if path.suffix.lower() == ".parquet" else "line")
+    bad = BadRows(path=path, limit=limit)
     found = _collect(path, layout, bad)
     if bad and (strict or not found.rows):
         raise InputError(str(bad))
@@ -178,6 +153,7 @@ class _Found:
 def _collect(path: Path, layout: _Layout, bad: BadRows) -> _Found:
     """Gather the good rows, and report the others to `bad`."""
     found = _Found({name: [] for name in layout.modalities}, {key: [] for key in layout.keys}, [])
+    unit = "row" if path.suffix.lower() == ".parquet" else "line"
     wanted = [*layout.modalities.values(), *layout.keys.values()]
     for row, (line, record) in enumerate(read_records(path, dict.fromkeys(wanted))):
         bad.rows += 1
@@ -190,7 +166,7 @@ def _collect(path: Path, layout: _Layout, bad: BadRows) -> _Found:
                 both = " and ".join(layout.modalities.values())
                 raise _BadRowError(f"{both} are both lists; only one of them may be")
         except _BadRowError as reason:
-            bad.add(line, str(reason))
+            bad.add(f"{unit} {line}: {reason}")
             continue
         count = max(map(len, texts.values()))
         found.several = found.several or count > 1
@@ -220,15 +196,22 @@ def _texts(record: dict[str, Any], name: str, layout: _Layout) -> list[str]:
 
 
 def _text(value: object, what: str) -> str:
+    if fault := text_fault(value, what):
+        raise _BadRowError(fault)
+    return cast(str, value)
+
+
+def text_fault(value: object, what: str) -> str | None:
+    """Why a value is not text to work with; None if it is."""
     if value is None:
-        raise _BadRowError(f"{what} is missing")
+        return f"{what} is missing"
     if not isinstance(value, str):
-        raise _BadRowError(f"{what} must be text, got {type(value).__name__}")
+        return f"{what} must be text, got {type(value).__name__}"
     if not value.strip():
-        raise _BadRowError(f"{what} is empty")
+        return f"{what} is empty"
     if not value.isascii() and re.search("[\ud800-\udfff]", value):
-        raise _BadRowError(f"{what} is not UTF-8 text")
-    return value
+        return f"{what} is not UTF-8 text"
+    return None
 
 
 def _key(record: dict[str, Any], key: str, column: str) -> str | int:

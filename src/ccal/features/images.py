@@ -1,6 +1,6 @@
 """ImageFeatures: image files in, rows of features out.
 
-The items of one call on their way to features.
+Threads decode images ahead of the network; features of files are cached by content.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from ccal.bounds import Whole, check
 from ccal.encoders import register_front_end
 from ccal.errors import InputError
 from ccal.features.backbones import Backbone, as_backbone, check_backbone, load_backbone
@@ -29,12 +30,15 @@ from ccal.features.cache import FeatureCache, user_cache
 from ccal.features.loading import ImageItem, centre_crop, load_image, path_name, read_file
 from ccal.features.scan import in_order
 
-__all__ = ["ImageFeatures", "ImageOnItsWay", "distinct_items"]
+__all__ = ["ImageFeatures"]
 
 
 @dataclass
-class ImageOnItsWay:
-    """Has `pixels` (size, size, 3) or already a `row` (d,); `digest` of its file if it is one."""
+class _PendingImage:
+    """An image of one call: its `pixels` (size, size, 3), or its cached features `row` (d,).
+
+    `digest` is the hash of its file, if it is one.
+    """
 
     name: str
     digest: bytes | None
@@ -42,12 +46,12 @@ class ImageOnItsWay:
     row: NDArray[np.float32] | None = None
 
 
-def distinct_items(
+def _distinct_items(
     items: Sequence[ImageItem],
 ) -> tuple[list[tuple[str, ImageItem]], NDArray[np.int64]]:
     """The different items with their names, and for each given item its place among them (n,).
 
-    >>> distinct_items(["a.jpg", "b.jpg", "a.jpg"])
+    >>> _distinct_items(["a.jpg", "b.jpg", "a.jpg"])
     ([('a.jpg', 'a.jpg'), ('b.jpg', 'b.jpg')], array([0, 1, 0]))
     """
     if isinstance(items, str | bytes | PathLike):
@@ -97,8 +101,7 @@ class ImageFeatures:
         batch_size: int = 8,
         cache: str | PathLike[str] | bool | None = True,
     ) -> None:
-        if batch_size < 1:
-            raise InputError(f"batch_size must be 1 or more, got {batch_size}.")
+        check("batch_size", batch_size, Whole(at_least=1))
         if isinstance(backbone, str):
             check_backbone(backbone)
         self.name = backbone if isinstance(backbone, str) else None
@@ -146,11 +149,11 @@ class ImageFeatures:
         that broken-off work goes on from there. Features of one image in two batches of different
         sizes agree up to the rounding of float32; from the cache they are identical.
         """
-        distinct, position = distinct_items(items)
+        distinct, position = _distinct_items(items)
         rows: NDArray[np.float32] | None = None
         with FeatureCache(self.cache, self._space()) as cache:
 
-            def load(entry: tuple[str, ImageItem]) -> ImageOnItsWay:
+            def load(entry: tuple[str, ImageItem]) -> _PendingImage:
                 return self._load(*entry, cache)
 
             done = 0
@@ -216,7 +219,7 @@ class ImageFeatures:
         parts = [_PIXELS, name, net.weights_id, net.size, net.crop, *net.mean, *net.std]
         return json.dumps(parts)
 
-    def _load(self, name: str, item: ImageItem, cache: FeatureCache) -> ImageOnItsWay:
+    def _load(self, name: str, item: ImageItem, cache: FeatureCache) -> _PendingImage:
         """Runs in a thread: the features of a file if they are known, else the pixels."""
         digest = None
         if isinstance(item, str | PathLike):
@@ -224,14 +227,14 @@ class ImageFeatures:
             digest = hashlib.sha256(item).digest()
             row = cache.get(digest)
             if row is not None:
-                return ImageOnItsWay(name, digest, row=row)
+                return _PendingImage(name, digest, row=row)
         net = self.backbone
         # Twice the pixels that are needed leave nothing to see of a JPEG's coarser decoding.
         at_least = 2 * math.ceil(net.size / net.crop)
         image = load_image(item, name=name, at_least=at_least)
-        return ImageOnItsWay(name, digest, pixels=centre_crop(image, net.size, net.crop))
+        return _PendingImage(name, digest, pixels=centre_crop(image, net.size, net.crop))
 
-    def _batch(self, images: list[ImageOnItsWay], cache: FeatureCache) -> NDArray[np.float32]:
+    def _batch(self, images: list[_PendingImage], cache: FeatureCache) -> NDArray[np.float32]:
         """Features (m, d) of m images; the network sees those that have none yet."""
         new = [image for image in images if image.pixels is not None]
         if new:

@@ -1,7 +1,4 @@
-"""One image: from a file, bytes, a Pillow image or an array to upright RGB pixels.
-
-Every kind of pixel as 8-bit RGB.
-"""
+"""One image: from a file, bytes, a Pillow image or an array to upright 8-bit RGB pixels."""
 
 from __future__ import annotations
 

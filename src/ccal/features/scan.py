@@ -1,7 +1,4 @@
-"""Which files are images, and which of them cannot be read.
-
-Work on many items by threads, a little ahead of whoever needs the results.
-"""
+"""Image files in a folder, which of them cannot be read, and threads that read ahead."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TypeVar
@@ -17,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ccal.errors import InputError
+from ccal.errors import Faults, InputError
 from ccal.features.loading import load_image, path_name
 
 __all__ = ["SUFFIXES", "BadImages", "ImageScan", "find_images", "in_order", "scan_images"]
@@ -59,39 +56,21 @@ SUFFIXES = (
 )
 
 
-@dataclass
-class BadImages:
-    """Images that cannot be read: the first `limit` with the reasons, and how many of how many.
+@dataclass(kw_only=True)
+class BadImages(Faults):
+    """Images that cannot be read, among `images`.
 
-    >>> bad = BadImages(limit=1, images=4000)
+    >>> bad = BadImages(images=4000)
     >>> bad.add("a.jpg: the file is empty.")
-    >>> bad.add("b.jpg: file not found.")
     >>> print(bad)
-    2 of 4,000 images cannot be read:
+    1 of 4,000 images cannot be read:
       a.jpg: the file is empty.
-      ... and 1 more
     """
 
-    limit: int = 20
     images: int = 0
-    total: int = 0
-    shown: list[str] = field(default_factory=list)
-
-    def add(self, reason: str) -> None:
-        """Count a bad image, and keep its name and reason while there is room."""
-        self.total += 1
-        if len(self.shown) < self.limit:
-            self.shown.append(reason)
-
-    def __bool__(self) -> bool:
-        return self.total > 0
 
     def __str__(self) -> str:
-        lines = [f"{self.total:,} of {self.images:,} images cannot be read:"]
-        lines += [f"  {reason}" for reason in self.shown]
-        if self.total > len(self.shown):
-            lines.append(f"  ... and {self.total - len(self.shown):,} more")
-        return "\n".join(lines)
+        return self.listed(f"{self.total:,} of {self.images:,} images cannot be read:")
 
 
 @dataclass(frozen=True)
@@ -117,7 +96,7 @@ def scan_images(
     """
     files = [os.fspath(path) for path in paths]
     distinct = list(dict.fromkeys(files))
-    bad, unreadable = BadImages(limit, len(distinct)), set()
+    bad, unreadable = BadImages(limit=limit, images=len(distinct)), set()
     for done, reason in enumerate(in_order(_fault, distinct, ahead=64)):
         if reason is not None:
             bad.add(reason)

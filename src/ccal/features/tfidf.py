@@ -1,8 +1,7 @@
-"""Text as numbers: words, lemmas, and TF-IDF over the words of the training texts.
+"""Text as TF-IDF: words, lemmas, and their weights over the vocabulary of the training texts.
 
-Rows that are mostly zero, kept without their zeros and filled in when asked for.
-
-Whether a text says anything to a model: has it a word that the front end knows?
+`SparseRows` keeps the matrix without its zeros; `word_check` tells whether a query has a word that
+the vocabulary knows.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ccal.bounds import Whole, check
 from ccal.encoders import register_front_end
 from ccal.errors import InputError, NotFittedError
 from ccal.optional import require
@@ -115,7 +115,7 @@ class TfidfVectoriser:
     `tf * (ln((1 + n) / (1 + df)) + 1)`, with tf its count in the text, or `1 + ln(count)` if
     `sublinear`, and df the number of the n training texts that contain it. Unknown words are
     ignored; a text without a known word gives a row of zeros, counted in `empty_texts`. With
-    `pair_count`, two neighbouring words that occur so often together count as a word of their own,
+    `pair_count` above 0, two neighbouring words that occur so often together count as one,
     which tells "black wing, white belly" from "white wing, black belly".
 
     >>> tfidf = TfidfVectoriser(min_count=2).fit(["Two dogs run.", "A dog ran.", "A cat"])
@@ -136,10 +136,8 @@ class TfidfVectoriser:
         language: str = "en",
         pair_count: int = 0,
     ) -> None:
-        if min_count < 1:
-            raise InputError(f"min_count must be 1 or more, got {min_count}.")
-        if pair_count < 0:
-            raise InputError(f"pair_count must be 0 (no pairs) or more, got {pair_count}.")
+        check("min_count", min_count, Whole(at_least=1))
+        check("pair_count", pair_count, Whole(at_least=0))
         self.min_count = min_count
         self.pair_count = pair_count
         self.sublinear = sublinear

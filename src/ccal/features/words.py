@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ccal.bounds import Whole, check
 from ccal.encoders import register_front_end
 from ccal.errors import InputError, NotFittedError
 from ccal.features.tfidf import (
@@ -50,9 +51,8 @@ class WordSequences:
         lemmatise: bool = False,
         language: str = "en",
     ) -> None:
-        for name, value in (("length", length), ("min_count", min_count)):
-            if value < 1:
-                raise InputError(f"{name} must be 1 or more, got {value}.")
+        check("length", length, Whole(at_least=1))
+        check("min_count", min_count, Whole(at_least=1))
         self.length = length
         self.min_count = min_count
         self.lemmatise = lemmatise

@@ -68,7 +68,7 @@ def test_images_without_features(table: Table) -> None:
     assert matched.pairs.column("image")[:].tolist() == [[2, 3], [0, 1]]
     assert split_of(matched) == ["test", "train"]
     assert matched.rows.tolist() == [2, 3]
-    assert matched.bad.shown == [(1, "a.jpg: no features")]
+    assert matched.bad.shown == ["a.jpg: no features"]
     assert not table.bad
     for none, rows in ((["d", "c"], 2), ([], 0)):
         with pytest.raises(InputError, match="3 problems among 4 images"):

@@ -28,7 +28,7 @@ def problems_of(read: Callable[[bool], Table]) -> tuple[Table, list[str]]:
         read(True)
     table = read(False)
     assert str(error.value) == f"{table.bad}{HINT}"
-    return table, [reason for _, reason in table.bad.shown]
+    return table, table.bad.shown
 
 
 def split_of(table: Table) -> list[str]:

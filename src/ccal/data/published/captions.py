@@ -1,12 +1,12 @@
-"""Images with captions, on the way from a published data set to pairs, and their problems.
+"""What all readers of published data sets share: images with captions, their problems, features.
 
-Arrays of image features in place of image files.
+A reader gathers an `Image` for each entry and reports what is wrong to `Problems`; `build_table`
+makes pairs of the good ones, and `match_features` puts arrays of features in place of image files.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ccal.data.pairs import Pairs, Rows
 from ccal.data.published.files import FilePath, existing_folder
-from ccal.data.tables import BadRows, Table
+from ccal.data.tables import BadRows, Table, text_fault
 from ccal.errors import InputError
 
 __all__ = [
@@ -33,46 +33,32 @@ __all__ = [
 Captions: TypeAlias = Literal["separate", "concatenate"]
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Problems(BadRows):
-    """`BadRows` of a data set that may lie in several files, so that each reason names its place.
+    """The problems of a data set, which may lie in several files; `rows` counts its images.
 
-    `rows` counts the images of the data set, good or bad.
-
-    >>> bad = Problems(Path("Flickr8k.token.txt"), rows=8092)
+    >>> bad = Problems(path=Path("Flickr8k.token.txt"), rows=8092)
     >>> bad.at("line 7", "the caption is empty")
     >>> print(bad)
     Flickr8k.token.txt: 1 problem among 8,092 images
       line 7: the caption is empty
     """
 
-    unit: str = "image"
-
     def at(self, place: str, reason: str) -> None:
-        """Count a problem, and keep its place and reason while there is room."""
-        self.add(self.total + 1, f"{place}: {reason}")
+        """Add a problem and the place of the data set where it is."""
+        self.add(f"{place}: {reason}")
 
     def is_text(self, value: object, place: str, what: str) -> TypeGuard[str]:
         """Whether this is text to work with; if not, that is a problem."""
-        if not isinstance(value, str):
-            given = "is missing" if value is None else f"must be text, got {type(value).__name__}"
-            self.at(place, f"{what} {given}")
-        elif not value.strip():
-            self.at(place, f"{what} is empty")
-        elif not value.isascii() and re.search("[\ud800-\udfff]", value):
-            self.at(place, f"{what} is not UTF-8 text")
-        else:
-            return True
-        return False
+        fault = text_fault(value, what)
+        if fault is not None:
+            self.at(place, fault)
+        return fault is None
 
     def __str__(self) -> str:
         problems = "problem" if self.total == 1 else "problems"
         images = "image" if self.rows == 1 else "images"
-        head = f"{self.path}: {self.total:,} {problems} among {self.rows:,} {images}"
-        lines = [f"  {reason}" for _, reason in self.shown]
-        if self.total > len(self.shown):
-            lines.append(f"  ... and {self.total - len(self.shown):,} more")
-        return "\n".join([head, *lines])
+        return self.listed(f"{self.path}: {self.total:,} {problems} among {self.rows:,} {images}")
 
 
 @dataclass
@@ -163,7 +149,8 @@ def image_names(table: Table) -> list[str]:
     >>> from ccal.data import BadRows
     >>> from pathlib import Path
     >>> pairs = Pairs({"image": ["7.jpg", "7.jpg", "9.jpg"], "text": ["a", "b", "c"]})
-    >>> image_names(Table(pairs, None, np.array([0, 0, 1]), BadRows(Path("tokens.txt"), rows=2)))
+    >>> none = BadRows(path=Path("tokens.txt"), rows=2)
+    >>> image_names(Table(pairs, None, np.array([0, 0, 1]), none))
     ['7.jpg', '9.jpg']
     """
     return list(dict.fromkeys(table.pairs.column("image")[:]))
@@ -186,7 +173,7 @@ def match_features(
     >>> from ccal.data import BadRows
     >>> from pathlib import Path
     >>> pairs = Pairs({"image": ["7.jpg", "7.jpg", "9.jpg"], "text": ["a", "b", "c"]})
-    >>> table = Table(pairs, None, np.array([0, 0, 1]), BadRows(Path("tokens.txt"), rows=2))
+    >>> table = Table(pairs, None, np.array([0, 0, 1]), BadRows(path=Path("tokens.txt"), rows=2))
     >>> match_features(table, np.array([[9.0], [7.0]]), ["9.jpg", "7.jpg"]).pairs[1]
     (array([7.]), 'b')
     """
@@ -207,9 +194,9 @@ def match_features(
     index = np.array([position.get(name, -1) for name in images], dtype=np.int64)
     keep = np.flatnonzero(index >= 0)
     bad = replace(table.bad, shown=list(table.bad.shown))
-    missing = {images[i]: int(table.rows[i]) for i in np.flatnonzero(index < 0)}
-    for name, row in missing.items():
-        bad.add(row + 1, f"{name}: no features")
+    missing = list(dict.fromkeys(images[i] for i in np.flatnonzero(index < 0)))
+    for name in missing:
+        bad.add(f"{name}: no features")
     if missing and (strict or not len(keep)):
         some = f"; names begins with {names[0]!r}" if len(names) else ""
         raise InputError(f"{bad}\nnames must be spelled as the images of the table are{some}.")

@@ -46,7 +46,7 @@ def read_coco(
         raise InputError("annotations is empty; give a caption file for train, valid or both.")
     paths = {part: Path(path) for part, path in annotations.items()}
     first = next(iter(paths.values()))
-    bad = Problems(first if len(paths) == 1 else first.parent, limit)
+    bad = Problems(path=first if len(paths) == 1 else first.parent, limit=limit)
     found: list[Image] = []
     for key, path in paths.items():
         part = split_name(key)

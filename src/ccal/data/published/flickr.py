@@ -49,7 +49,7 @@ def read_flickr(
     (['7.jpg', '7.jpg'], ['A dog .', 'A brown dog .'], array([0, 0]))
     """
     folder = check_options(images, captions)
-    bad = Problems(Path(tokens), limit)
+    bad = Problems(path=Path(tokens), limit=limit)
     found = _images(tokens, bad)
     if splits is not None:
         for name, listed in read_lists(splits).items():

@@ -60,7 +60,7 @@ def read_iapr_tc12(
         raise InputError(
             f"{folder}: no files */*.eng; give the folder annotations_complete_eng itself."
         )
-    bad = Problems(folder, limit)
+    bad = Problems(path=folder, limit=limit)
     found = [_image(path, bad) for path in paths]
     # One text an image, so that groups would say nothing.
     table = build_table(

@@ -46,7 +46,7 @@ def read_karpathy(
     (('7.jpg', 'A dog .'), array(['valid'], dtype='<U5'))
     """
     folder = check_options(images, captions)
-    bad = Problems(Path(path), limit)
+    bad = Problems(path=Path(path), limit=limit)
     (entries,) = read_json(path, "images")
     found = [_image(entry, f"images[{row}]", bad) for row, entry in enumerate(entries)]
     for image in found:

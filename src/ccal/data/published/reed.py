@@ -65,7 +65,7 @@ def read_reed(
     names = [path.name for path in visible(folder, "*") if path.is_dir()]
     if not names:
         raise InputError(f"{folder}: no folders of classes; give the folder text_c10 itself.")
-    bad = Problems(folder, limit)
+    bad = Problems(path=folder, limit=limit)
     parts: dict[str, str] = {}
     if classes is not None:
         parts = _listed_parts(read_lists(classes), folder, bad)
