@@ -1,4 +1,4 @@
-"""Files that are complete or absent, and the lock that keeps two processes out of one folder."""
+"""Files that are complete or absent, saved parts of models, and the lock on a folder."""
 
 from __future__ import annotations
 
@@ -6,23 +6,26 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ccal.errors import CcalError, InputError
+from ccal.optional import require
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = [
     "FileLock",
     "LockedError",
     "alone_in",
-    "intact",
-    "named_by_hash",
+    "load_part",
     "new_file",
+    "save_part",
     "sync_folder",
     "write_atomically",
-    "write_described",
 ]
 
 
@@ -144,48 +147,82 @@ def alone_in(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-def write_described(
-    folder: Path, config: str, about: Mapping[str, Any], key: str, content: bytes
+def save_part(
+    folder: str | os.PathLike[str],
+    config: str,
+    about: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    *,
+    key: str = "weights",
 ) -> None:
-    """Write weights, and a JSON file `config` that describes them and names their file under `key`.
+    """Save a model, or a part of one: tensors as safetensors, all else as JSON.
 
-    The description is replaced last, in one step: whatever happens meanwhile, the folder holds what
-    it held before or what it is to hold. A folder with other things in it is refused.
+    The JSON file `config` holds `about`, plain data with a number "format", and under `key` the
+    name of the file of tensors, in which there is their hash. It is replaced last, in one step:
+    whatever happens meanwhile, the folder holds the old part or the new one. A folder with other
+    files in it is refused.
     """
-    if folder.exists() and not (folder.is_dir() and _holds_only(folder, config, key)):
-        raise InputError(f"{str(folder)!r} exists and holds other things; nothing was written.")
-    name = named_by_hash(key, content)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / name, content)
+    safetensors = require("safetensors.torch", extra="save", purpose="Saving a model")
+    content = safetensors.save({name: t.detach().contiguous() for name, t in tensors.items()})
+    target, ours = Path(folder), (f"{key}-", ".")
+    if target.exists() and not (
+        target.is_dir()
+        and all(f.name == config or f.name.startswith(ours) for f in target.iterdir())
+    ):
+        raise InputError(f"{str(target)!r} exists and holds other things; nothing was written.")
+    name = f"{key}-{hashlib.sha256(content).hexdigest()[:16]}.safetensors"
+    target.mkdir(parents=True, exist_ok=True)
+    write_atomically(target / name, content)
     text = json.dumps({**about, key: name}, indent=1) + "\n"
-    write_atomically(folder / config, text.encode())
-    for stale in folder.glob(f"{key}-*.safetensors"):
+    write_atomically(target / config, text.encode())
+    for stale in target.glob(f"{key}-*.safetensors"):
         if stale.name != name:
             stale.unlink()
 
 
-def named_by_hash(key: str, content: bytes) -> str:
-    """The name of a file of weights, by which `intact` knows whether it still holds them."""
-    return f"{key}-{hashlib.sha256(content).hexdigest()[:16]}.safetensors"
+@contextmanager
+def load_part(
+    folder: str | os.PathLike[str],
+    config: str,
+    *,
+    kind: str,
+    formats: Collection[int],
+    key: str = "weights",
+) -> Iterator[tuple[dict[str, Any], dict[str, Tensor]]]:
+    """Read what `save_part` wrote, without pickle: `about` and the tensors.
 
-
-def intact(file: Path) -> Path:
-    """A file of weights, if its content has the hash that is in its name."""
-    if not file.is_file():
-        raise ValueError(f"{file.name} is missing; copy it again, or save anew.")
-    with file.open("rb") as content:
-        found = hashlib.file_digest(content, "sha256").hexdigest()
-    if file.stem.rpartition("-")[2] != found[:16]:
-        raise ValueError(
-            f"the content of {file.name} has changed, its hash is now {found[:16]}; copy it "
-            "again, or save anew."
-        )
-    return file
-
-
-def _holds_only(folder: Path, config: str, key: str) -> bool:
-    """Whether a folder is empty or holds what `write_described` writes, perhaps half-written."""
-    return all(f.name == config or f.name.startswith((f"{key}-", ".")) for f in folder.iterdir())
+    Build the part within the context: whatever fails there means that the folder is damaged, and
+    becomes an `InputError` that says so. `kind` names the part in messages, such as "model".
+    """
+    source = Path(folder)
+    if not (source / config).is_file():
+        raise InputError(f"{str(source)!r} holds no {kind}: {config} is missing.")
+    safetensors = require("safetensors.torch", extra="save", purpose="Loading a model")
+    try:
+        about = json.loads((source / config).read_text())
+        if about["format"] not in formats:
+            readable = " or ".join(map(str, formats))
+            raise InputError(
+                f"{str(source)!r} has format {about['format']!r}, and this version reads "
+                f"{readable}; save the {kind} anew."
+            )
+        file = source / about[key]
+        if not file.is_file():
+            raise ValueError(f"{file.name} is missing; copy it again, or save anew.")
+        with file.open("rb") as stream:
+            found = hashlib.file_digest(stream, "sha256").hexdigest()[:16]
+        if file.stem.rpartition("-")[2] != found:
+            raise ValueError(
+                f"the content of {file.name} has changed, its hash is now {found}; copy it "
+                "again, or save anew."
+            )
+        yield about, safetensors.load_file(file)
+    except (CcalError, ImportError, OSError):
+        # A missing package, or a file that may not be read, is no damage, and says so itself.
+        raise
+    # safetensors has an exception of its own, derived from nothing narrower.
+    except Exception as error:
+        raise InputError(f"The {kind} in {str(source)!r} is damaged: {error}") from error
 
 
 def _flock(handle: int) -> None:

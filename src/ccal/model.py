@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 import torch
@@ -14,10 +12,9 @@ from torch import Tensor, nn
 
 from ccal.cca import CCALayer
 from ccal.encoders import FrontEnd, build_front_end, build_tower, front_end_config, tower_config
-from ccal.errors import CcalError, InputError
+from ccal.errors import InputError
 from ccal.evaluation.hubs import HubCorrection
-from ccal.files import intact, write_described
-from ccal.optional import require
+from ccal.files import load_part, save_part
 
 __all__ = ["DualEncoder", "Items", "LearnedProjection", "load"]
 
@@ -204,25 +201,37 @@ class DualEncoder(nn.Module):
                 self.train(was_training)
         return self
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write configuration (JSON) and weights (safetensors) to a folder.
-
-        The configuration names its weights file and is replaced last, in one step: whatever
-        happens meanwhile, the folder holds the old model or the new one.
-        """
-        safetensors = require("safetensors.torch", extra="save", purpose="Saving a model")
-        towers = {name: tower_config(tower) for name, tower in self.towers.items()}
-        weights = safetensors.save({name: t.contiguous() for name, t in self.state_dict().items()})
-        about = {
-            "format": _FORMAT,
+    def config(self) -> dict[str, Any]:
+        """Plain data from which `DualEncoder.from_config` makes a model with fresh weights."""
+        return {
             "dim": self.dim,
             "projection": self.projection_type,
             "cca": self.cca_arguments,
-            "towers": towers,
+            "towers": {name: tower_config(tower) for name, tower in self.towers.items()},
             "front_ends": {n: front_end_config(f) for n, f in self.front_ends.items()},
             "hubs": self.hubs and self.hubs.config(),
         }
-        write_described(Path(folder), _CONFIG, about, "weights", weights)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """The model that `config` described, with fresh weights."""
+        import ccal.features  # noqa: F401 - registers the front ends
+
+        model = cls(
+            dim=config["dim"],
+            projection=config["projection"],
+            # Earlier versions let a person choose a solver.
+            cca={name: v for name, v in config["cca"].items() if name != "solver"},
+            front_ends={n: build_front_end(f) for n, f in config["front_ends"].items()},
+            **{name: build_tower(tower) for name, tower in config["towers"].items()},
+        )
+        if config["hubs"]:
+            model.hubs = HubCorrection(**config["hubs"])
+        return model
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write configuration (JSON) and weights (safetensors) to a folder, as `save_part` does."""
+        save_part(folder, _CONFIG, {"format": _FORMAT, **self.config()}, self.state_dict())
 
     def _tower(self, modality: str) -> nn.Module:
         if modality not in self.towers:
@@ -246,34 +255,7 @@ class DualEncoder(nn.Module):
 
 def load(folder: str | os.PathLike[str]) -> DualEncoder:
     """Read a model that `DualEncoder.save` wrote; in evaluation mode, without pickle."""
-    import ccal.features  # noqa: F401 - registers the front ends
-
-    safetensors = require("safetensors.torch", extra="save", purpose="Loading a model")
-    source = Path(folder)
-    if not (source / _CONFIG).is_file():
-        raise InputError(f"{str(source)!r} holds no saved model: {_CONFIG} is missing.")
-    try:
-        config = json.loads((source / _CONFIG).read_text())
-        if config["format"] != _FORMAT:
-            raise InputError(
-                f"{str(source)!r} has format {config['format']!r}; this version reads {_FORMAT}."
-            )
-        towers = {name: build_tower(tower) for name, tower in config["towers"].items()}
-        model = DualEncoder(
-            dim=config["dim"],
-            projection=config["projection"],
-            # Earlier versions let a person choose a solver.
-            cca={name: v for name, v in config["cca"].items() if name != "solver"},
-            front_ends={n: build_front_end(f) for n, f in config["front_ends"].items()},
-            **towers,
-        )
-        if config["hubs"]:
-            model.hubs = HubCorrection(**config["hubs"])
-        model.load_state_dict(safetensors.load_file(intact(source / config["weights"])))
-    except (CcalError, ImportError, OSError):
-        # A missing package, or a file that may not be read, is no damage, and says so itself.
-        raise
-    # safetensors has an exception of its own, derived from nothing narrower.
-    except Exception as error:
-        raise InputError(f"The model in {str(source)!r} is damaged: {error}") from error
+    with load_part(folder, _CONFIG, kind="model", formats=(_FORMAT,)) as (config, weights):
+        model = DualEncoder.from_config(config)
+        model.load_state_dict(weights)
     return model.eval()

@@ -85,7 +85,7 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
 
 
 def test_damaged_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no saved codes"):
+    with pytest.raises(InputError, match="holds no set of binary codes"):
         BinaryCodes.load(tmp_path)
     fitted().save(tmp_path)
     config = json.loads((tmp_path / "codes.json").read_text())

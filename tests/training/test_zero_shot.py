@@ -15,6 +15,7 @@ from ccal.errors import InputError
 from ccal.evaluation import class_average_precision
 from ccal.evaluation.hubs import mean_of_neighbours
 from ccal.features import TfidfVectoriser
+from ccal.files import save_part
 from ccal.training import (
     PairFeatures,
     Settings,
@@ -175,13 +176,31 @@ def test_a_saved_model_searches_as_before(tmp_path: Path) -> None:
     assert again.evaluate(test, k=5) == found.evaluate(test, k=5)
 
 
+def test_a_model_in_a_folder_of_its_own_still_loads(tmp_path: Path) -> None:
+    """As format 2 had it."""
+    training, valid, test = birds(classes=24, images=4)
+    found = train_zero_shot(training, valid, SMALL)
+    found.save(tmp_path / "new")
+    config = json.loads((tmp_path / "new" / "zero-shot.json").read_text())
+    old = tmp_path / "old"
+    save_part(
+        old,
+        "zero-shot.json",
+        {**config, "format": 2, "model": "model-1234"},
+        found.relatives.state_dict(),
+    )
+    found.model.save(old / "model-1234")
+    items = test.column("image")[:]
+    assert torch.equal(load_zero_shot(old).candidates(items), found.candidates(items))
+
+
 def test_saving_again_leaves_one_model(tmp_path: Path) -> None:
     training, valid, _ = birds(classes=24, images=4)
     for neighbours in (1, 4):
         options = ZeroShotOptions(**{**vars(SMALL), "neighbours": (neighbours,)})
         train_zero_shot(training[:-12], valid, options).save(tmp_path)
         train_zero_shot(training, valid, options).save(tmp_path)
-        assert len(list(tmp_path.iterdir())) == 3
+        assert len(list(tmp_path.iterdir())) == 2
         assert load_zero_shot(tmp_path).neighbours == neighbours
 
 
@@ -194,13 +213,13 @@ def test_what_is_no_zero_shot_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nothing was written"):
         found.save(tmp_path)
     found.save(tmp_path / "birds")
-    (weights,) = (tmp_path / "birds").glob("relatives-*")
+    (weights,) = (tmp_path / "birds").glob("weights-*")
     content = weights.read_bytes()
     weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(InputError, match=r"damaged: the content of relatives-\w+.safetensors has"):
+    with pytest.raises(InputError, match=r"damaged: the content of weights-\w+.safetensors has"):
         load_zero_shot(tmp_path / "birds")
     weights.unlink()
-    with pytest.raises(InputError, match=r"damaged: relatives-\w+.safetensors is missing"):
+    with pytest.raises(InputError, match=r"damaged: weights-\w+.safetensors is missing"):
         load_zero_shot(tmp_path / "birds")
     config = tmp_path / "birds" / "zero-shot.json"
     facts = json.loads(config.read_text())
@@ -209,7 +228,7 @@ def test_what_is_no_zero_shot_model_is_refused(tmp_path: Path) -> None:
         load_zero_shot(tmp_path / "birds")
     found.save(tmp_path / "birds")
     config.write_text(json.dumps({**json.loads(config.read_text()), "neighbours": 0}))
-    with pytest.raises(InputError, match="not what they were"):
+    with pytest.raises(InputError, match=r"damaged: .* wrong relatives or neighbours"):
         load_zero_shot(tmp_path / "birds")
 
 

@@ -6,10 +6,7 @@ model finds the items of a class, and the class of an item.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,16 +14,15 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ccal.data import Pairs, Rows
-from ccal.encoders import LinearTower, build_tower, front_end_config, tower_config
-from ccal.errors import CcalError, InputError
+from ccal.encoders import LinearTower, build_tower, tower_config
+from ccal.errors import InputError
 from ccal.evaluation import ClassReport, evaluate_classes, reachable_k
 from ccal.evaluation.hubs import mean_of_neighbours
-from ccal.files import intact, named_by_hash, write_atomically
+from ccal.files import load_part, save_part
 from ccal.model import DualEncoder, Items, load
-from ccal.optional import require
 from ccal.ranks import unit_rows
 from ccal.training.scoring import shared_view
 
@@ -112,7 +108,8 @@ def labels_of(pairs: Pairs) -> tuple[Tensor, list[str]]:
     return torch.from_numpy(numbers), [str(name) for name in names]
 
 
-_CONFIG, _FORMAT, _BATCH = "zero-shot.json", 2, 1024
+_CONFIG, _FORMAT, _BATCH = "zero-shot.json", 3, 1024
+_WITH_MODEL_FOLDER = 2  # the format that had the model in a folder of its own
 
 
 @dataclass(frozen=True)
@@ -166,66 +163,29 @@ class ZeroShot:
         return evaluate_zero_shot(self.model, pairs, k=k, candidates=self.candidates)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write configuration (JSON) and weights (safetensors) to a folder.
-
-        The configuration names what belongs to it and is replaced last, in one step: whatever
-        happens meanwhile, the folder holds the old model or the new one.
-        """
-        safetensors = require("safetensors.torch", extra="save", purpose="Saving a model")
-        target = Path(folder)
-        if target.exists() and not (target.is_dir() and _ours(target)):
-            raise InputError(f"{str(target)!r} exists and is no saved model; nothing was written.")
-        relatives, weights = (
-            safetensors.save({n: t.contiguous() for n, t in part.state_dict().items()})
-            for part in (self.relatives, self.model)
-        )
-        words = {n: front_end_config(f) for n, f in self.model.front_ends.items()}
-        digest = hashlib.sha256(weights + json.dumps(words).encode()).hexdigest()[:16]
-        model, map_of_relatives = f"model-{digest}", named_by_hash("relatives", relatives)
+        """Write configuration (JSON) and weights (safetensors) to a folder, as `save_part` does."""
         config = {
             "format": _FORMAT,
-            "model": model,
+            "model": self.model.config(),
             "relatives": tower_config(self.relatives),
-            "weights": map_of_relatives,
             "neighbours": self.neighbours,
             "facts": self.facts,
         }
-        target.mkdir(parents=True, exist_ok=True)
-        self.model.save(target / model)
-        write_atomically(target / map_of_relatives, relatives)
-        write_atomically(target / _CONFIG, (json.dumps(config, indent=1) + "\n").encode())
-        for stale in target.iterdir():
-            if stale.name not in (_CONFIG, model, map_of_relatives):
-                shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
+        both = nn.ModuleDict({"model": self.model, "relatives": self.relatives})
+        save_part(folder, _CONFIG, config, both.state_dict())
 
 
 def load_zero_shot(folder: str | os.PathLike[str]) -> ZeroShot:
     """Read a model that `ZeroShot.save` wrote, without pickle."""
-    safetensors = require("safetensors.torch", extra="save", purpose="Loading a model")
-    source = Path(folder)
-    if not (source / _CONFIG).is_file():
-        raise InputError(f"{str(source)!r} holds no zero-shot model: {_CONFIG} is missing.")
-    try:
-        config = json.loads((source / _CONFIG).read_text())
-        if config["format"] != _FORMAT:
-            raise InputError(
-                f"{str(source)!r} has format {config['format']!r}; this version reads {_FORMAT}."
-            )
-        relatives = build_tower(config["relatives"])
-        relatives.load_state_dict(safetensors.load_file(intact(source / config["weights"])))
-        model, neighbours = load(source / config["model"]), config["neighbours"]
+    formats = (_FORMAT, _WITH_MODEL_FOLDER)
+    with load_part(folder, _CONFIG, kind="zero-shot model", formats=formats) as (config, weights):
+        relatives, neighbours = build_tower(config["relatives"]), config["neighbours"]
         if not isinstance(relatives, LinearTower) or type(neighbours) is not int or neighbours < 1:
-            raise InputError(f"{source / _CONFIG}: relatives or neighbours are not what they were.")
-        return ZeroShot(model, relatives.eval().requires_grad_(False), neighbours, config["facts"])
-    except (CcalError, ImportError, OSError):
-        # A missing package, or a file that may not be read, is no damage, and says so itself.
-        raise
-    # safetensors has an exception of its own, derived from nothing narrower.
-    except Exception as error:
-        raise InputError(f"The zero-shot model in {str(source)!r} is damaged: {error}") from error
-
-
-def _ours(folder: Path) -> bool:
-    """Whether a folder is empty or holds nothing but such a model, perhaps half-written."""
-    starts = ("model-", "relatives-", ".")
-    return all(f.name == _CONFIG or f.name.startswith(starts) for f in folder.iterdir())
+            raise ValueError(f"{_CONFIG} has wrong relatives or neighbours.")
+        if config["format"] == _WITH_MODEL_FOLDER:
+            model = load(Path(folder) / config["model"])
+            relatives.load_state_dict(weights)
+        else:
+            model = DualEncoder.from_config(config["model"]).eval()
+            nn.ModuleDict({"model": model, "relatives": relatives}).load_state_dict(weights)
+    return ZeroShot(model, relatives.eval().requires_grad_(False), neighbours, config["facts"])
