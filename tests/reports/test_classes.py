@@ -111,7 +111,7 @@ def test_pictures_are_told_with_their_class(tmp_path: Path) -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     of, data = found(), given()
-    with pytest.raises(InputError, match="each and k"):
+    with pytest.raises(InputError, match="each must be a whole number of at least 1, got each=0"):
         pick_classes(of, *data, each=0)
     with pytest.raises(InputError, match="labels must be 0 to 1"):
         pick_classes(replace(of, names=("a", "b")), *data)

@@ -7,7 +7,7 @@ import pytest
 
 from ccal.errors import InputError
 from ccal.reports import training_curves
-from ccal.reports.epochs import best_epoch, by_stage
+from ccal.reports.curves import best_epoch, by_stage
 from ccal.reports.style import NARROW, render
 from tests.reports.inputs import HOSTILE, records
 

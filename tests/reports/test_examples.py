@@ -11,9 +11,9 @@ from PIL import Image
 from ccal.data.pairs import Rows
 from ccal.errors import CcalError, InputError
 from ccal.evaluation import two_way_ranks
-from ccal.reports import Example, Hit, pick_examples, pictures
-from ccal.reports.gallery import gallery
-from ccal.reports.pictures import data_uri
+from ccal.reports import Example, Hit, inline, pick_examples
+from ccal.reports.inline import data_uri
+from ccal.reports.pages import show_examples
 from tests.reports.inputs import HOSTILE, Page, pair
 
 
@@ -77,7 +77,7 @@ def test_bad_arguments_are_named() -> None:
     x, y = pair(5)
     with pytest.raises(InputError, match="y_items must have one entry for each of the 5 rows"):
         pick_examples(x, y, y_items=["a"])
-    with pytest.raises(InputError, match="at least 1, got 0 and 5"):
+    with pytest.raises(InputError, match="each must be a whole number of at least 1, got each=0"):
         pick_examples(x, y, each=0)
 
 
@@ -105,7 +105,7 @@ def test_without_pillow_small_pictures_are_kept_and_large_ones_named(
     small = picture(tmp_path / "small.png", side=16)
     large = picture(tmp_path / "large.png")
     assert large.stat().st_size > 200_000
-    monkeypatch.setattr(pictures, "require", missing)
+    monkeypatch.setattr(inline, "require", missing)
     uri = data_uri(small)
     assert uri is not None
     assert uri.startswith("data:image/png;base64,")
@@ -121,14 +121,14 @@ def test_what_is_no_picture_is_named(tmp_path: Path) -> None:
     assert data_uri(tmp_path / "absent.png") is None
     assert data_uri(tmp_path) is None
     hit = Hit(text, 1, 0.5, True)
-    shown = gallery([Example("a -> b", "best", "query", 1, (hit,), hit)])
+    shown = show_examples([Example("a -> b", "best", "query", 1, (hit,), hit)])
     assert "&lt;b&gt;.txt" in shown
     assert "<img" not in shown
 
 
 def test_the_gallery_shows_the_counterpart_that_was_not_found() -> None:
     hit, right = Hit("wrong", 1, -0.5, False), Hit(HOSTILE, 1234, -0.7, True)
-    shown = gallery([Example("a -> b", "worst", "x" * 10_000, 1234, (hit,), right)])
+    shown = show_examples([Example("a -> b", "worst", "x" * 10_000, 1234, (hit,), right)])
     text = " ".join(Page(shown).text)
     assert "1,234." in text
     assert "−0.70" in text

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from ccal.errors import InputError
-from ccal.reports import Example, Hit, pick_examples, write_comparison, write_report
-from ccal.reports import page as page_module
+from ccal.reports import Example, Hit, pages, pick_examples, write_comparison, write_report
 from tests.reports.inputs import HOSTILE, Page, huge, pair, records, report, structure
 
 
@@ -155,7 +154,7 @@ def test_a_failure_leaves_the_old_page(tmp_path: Path, monkeypatch: pytest.Monke
     def fail(*_: Any, **__: Any) -> str:
         raise RuntimeError("no")
 
-    monkeypatch.setattr(page_module, "gallery", fail)
+    monkeypatch.setattr(pages, "_page", fail)
     with pytest.raises(RuntimeError, match="no"):
         write_report(path, title="t", facts={}, report=report())
     assert path.read_text() == "old"

@@ -1,21 +1,19 @@
 """Plots and pages that show how a training or a comparison went. Needs `ccal[plots]`.
 
 - `training_curves`, `correlation_plot`, `rank_plot`, `confusion_plot`, `comparison_plot`: figures.
-- `pick_examples`, `Example`, `Hit`: queries with what they found, the best, the typical, the worst.
-- `pick_classes`: classes as queries, in the same way.
+- `pick_examples`, `Example`, `Hit`: the best, typical and worst queries with their hits.
+- `pick_classes`: the same with classes as queries.
 - `save_plots`: the figures as PNG and SVG files.
 - `write_report`, `write_comparison`: one self-contained HTML file.
 """
 
-from ccal.reports.class_examples import pick_classes
 from ccal.reports.comparison import comparison_plot
 from ccal.reports.confusion import confusion_plot
 from ccal.reports.correlation import correlation_plot
 from ccal.reports.curves import training_curves
-from ccal.reports.examples import Example, Hit, pick_examples
-from ccal.reports.page import write_comparison, write_report
+from ccal.reports.examples import Example, Hit, pick_classes, pick_examples
+from ccal.reports.pages import save_plots, write_comparison, write_report
 from ccal.reports.ranks import rank_plot
-from ccal.reports.saving import save_plots
 
 __all__ = [
     "Example",

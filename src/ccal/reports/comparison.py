@@ -1,4 +1,4 @@
-"""Methods against each other, with what chance could have done."""
+"""MRR of several methods, with seeds and intervals."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def comparison_plot(
 
 
 def check_methods(reports_by_method: Mapping[str, Sequence[Report]]) -> None:
-    """There is a method, and each has at least one report."""
+    """Refuse an empty comparison, and methods without a report."""
     if not reports_by_method:
         raise InputError("reports_by_method is empty: pass at least one method's reports.")
     empty = [method for method, reports in reports_by_method.items() if not reports]

@@ -1,4 +1,4 @@
-"""Which classes are taken for which."""
+"""Confusions between classes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _NAMED = 60
 
 
 def confusion_plot(report: ClassReport, *, width: float = WIDE) -> Figure:
-    """Rows are classes, columns what their items are taken for; the fuller a colour, the more.
+    """The share of a class's items (row) that is nearest to each class (column), as colour.
 
-    The right class is blue, any other orange. Beyond 60 classes they are numbered by the axis
-    instead of named. `width` is in inches.
+    The right class is blue, any other orange, and a fuller colour is a larger share. More than 60
+    classes are numbered instead of named. `width` is in inches.
 
     >>> import torch
     >>> from ccal.evaluation import evaluate_classes

@@ -1,24 +1,16 @@
-"""How the loss fell and the validation rose, epoch by epoch."""
+"""Loss and validation by epoch, read from the records of a run (its metrics.jsonl)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from math import isfinite, nan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ccal.reports.epochs import (
-    SCORES,
-    Floats,
-    Record,
-    Stages,
-    best_epoch,
-    by_stage,
-    column,
-    numbers,
-    scores,
-)
+from ccal.errors import InputError
 from ccal.reports.style import (
     INK,
     MUTED,
@@ -38,7 +30,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-__all__ = ["training_curves"]
+__all__ = ["Record", "best_epoch", "by_stage", "training_curves"]
+
+_Floats = NDArray[np.float64]
+Record = Mapping[str, Any]
+_Stages = Mapping[str, Sequence[Record]]
+
+_MRR = ("mrr_x_to_y", "mrr_y_to_x")
+"""Validation MRR of both directions: a share from 0 to 1 in the records, in % in the plot."""
 
 
 def training_curves(
@@ -52,10 +51,10 @@ def training_curves(
     A run that chose by classes has their AP@50 (`score`, in %) in place of the MRR.
 
     `records` are the lines of metrics.jsonl, one an epoch: `stage`, `epoch`, `loss`,
-    `learning_rate`, `mrr_x_to_y` and `mrr_y_to_x` (shares from 0 to 1). What is missing, None or
-    not finite leaves a gap. An epoch that is there twice, as after a resumed run, counts as it was
-    the last time; lines without an epoch are left out. Stages share the axis, each from its own
-    first epoch. `width` is in inches; below 6 the panels stand one above the other.
+    `learning_rate`, `mrr_x_to_y` and `mrr_y_to_x` (shares from 0 to 1). A value that is missing,
+    None or not finite leaves a gap. Of two lines of one epoch, as after a resumed run, the last
+    counts; lines without an epoch are left out. Stages share the axis, each from its own first
+    epoch. `width` is in inches; below 6 the panels stand one above the other.
 
     >>> figure = training_curves([{"stage": "train", "epoch": 1, "loss": 2.0, "mrr_x_to_y": 0.4}])
     >>> [axes.get_title("left") for axes in figure.axes]
@@ -71,7 +70,7 @@ def training_curves(
         figure = new_figure(width, 3.1 if beside else 5.4)
         losses, judged = figure.subplots(1, 2) if beside else figure.subplots(2, 1)
         panel(losses, "Training loss", x="epoch")
-        by_class = scores(stages) != SCORES
+        by_class = _scores(stages) != _MRR
         title = "Validation AP@k of classes (%)" if by_class else "Validation MRR (%)"
         panel(judged, title, x="epoch")
         _draw_losses(losses, stages)
@@ -81,7 +80,81 @@ def training_curves(
     return figure
 
 
-def _line(axes: Axes, x: Floats, y: Floats, **style: Any) -> Line2D:
+def by_stage(records: Sequence[Record]) -> dict[str, list[Record]]:
+    """Records by stage, in the order of their epochs.
+
+    Of two records of one epoch, as after a resumed run, the last counts; a record without an epoch
+    is left out.
+    """
+    found: dict[str, dict[int, Record]] = {}
+    for record in records:
+        epoch = record.get("epoch")
+        if epoch is None:
+            continue
+        if isinstance(epoch, bool) or not isinstance(epoch, int | np.integer):
+            raise InputError(f"epoch must be a whole number, got {epoch!r} in {dict(record)!r}.")
+        found.setdefault(str(record.get("stage", "train")), {})[int(epoch)] = record
+    return {stage: [epochs[epoch] for epoch in sorted(epochs)] for stage, epochs in found.items()}
+
+
+def _scores(stages: _Stages) -> tuple[str, ...]:
+    """The fields that chose the best epoch: AP@k of classes, if it was recorded, else both MRR."""
+    scored = any(np.isfinite(_column(records, "score")).any() for records in stages.values())
+    return ("score",) if scored else _MRR
+
+
+def _numbers(records: Sequence[Record]) -> _Floats:
+    """The number of each epoch."""
+    return np.array([float(record["epoch"]) for record in records])
+
+
+def _column(records: Sequence[Record], name: str) -> _Floats:
+    """The values of one field, MRR in %; NaN where it is missing, None or not finite.
+
+    >>> _column([{"epoch": 0, "loss": None}, {"epoch": 1, "loss": 2.5, "mrr_x_to_y": 0.25}], "loss")
+    array([nan, 2.5])
+    """
+    values = np.array([_number(record.get(name), name) for record in records])
+    if name not in _MRR:
+        return values
+    wrong = values[(values < 0) | (values > 1)]
+    if len(wrong):
+        raise InputError(f"{name} must be a share between 0 and 1, got {wrong[0]:g}.")
+    return 100 * values
+
+
+def best_epoch(stages: _Stages) -> tuple[str, int] | None:
+    """Stage and epoch of the highest validation score or MRR, both directions averaged, or None.
+
+    Of equal epochs the last one counts, as in training.
+
+    >>> best_epoch(by_stage([{"stage": "train", "epoch": e, "mrr_x_to_y": m, "mrr_y_to_x": m}
+    ...                      for e, m in enumerate([0.1, 0.3, float("nan"), 0.2])]))
+    ('train', 1)
+    """
+    best: tuple[int, float] = (0, 0.0)
+    place = None
+    for stage, records in stages.items():
+        pairs = np.stack([_column(records, name) for name in _scores(stages)], axis=1)
+        for record, pair in zip(records, pairs, strict=True):
+            known = pair[np.isfinite(pair)]
+            # One direction alone does not compare with the mean of two.
+            if len(known) and (score := (len(known), float(known.mean()))) >= best:
+                best, place = score, (stage, int(record["epoch"]))
+    return place
+
+
+def _number(value: Any, name: str) -> float:
+    if value is None:
+        return nan
+    try:
+        number = float(value)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be a number or null, got {value!r}.") from error
+    return number if isfinite(number) else nan
+
+
+def _line(axes: Axes, x: _Floats, y: _Floats, **style: Any) -> Line2D:
     """A line with gaps; a value that stands alone has no line, so it gets a marker."""
     seen = np.isfinite(y)
     before, after = np.r_[False, seen[:-1]], np.r_[seen[1:], False]
@@ -95,11 +168,11 @@ def _line(axes: Axes, x: Floats, y: Floats, **style: Any) -> Line2D:
     return line
 
 
-def _draw_losses(axes: Axes, stages: Stages) -> None:
+def _draw_losses(axes: Axes, stages: _Stages) -> None:
     lines = []
     for index, records in enumerate(stages.values()):
         colour = (INK, *SERIES[3:])[index % (1 + len(SERIES[3:]))]
-        x, y = numbers(records), column(records, "loss")
+        x, y = _numbers(records), _column(records, "loss")
         lines.append(_line(axes, x, y, color=colour, zorder=3 - index / 100))
     _draw_drops(axes, stages)
     if len(lines) > 1:
@@ -115,15 +188,15 @@ def _draw_losses(axes: Axes, stages: Stages) -> None:
             columnspacing=1,
             borderaxespad=0,
         )
-    if not any(np.isfinite(column(records, "loss")).any() for records in stages.values()):
+    if not any(np.isfinite(_column(records, "loss")).any() for records in stages.values()):
         _say(axes, "no loss was recorded")
 
 
-def _draw_drops(axes: Axes, stages: Stages) -> None:
-    """Where the learning rate is divided; a rate that glides down has no such places."""
+def _draw_drops(axes: Axes, stages: _Stages) -> None:
+    """A vertical line at each epoch where the learning rate was divided, not where it glides."""
     drops: dict[float, float] = {}
     for records in stages.values():
-        epochs, rates = numbers(records), column(records, "learning_rate")
+        epochs, rates = _numbers(records), _column(records, "learning_rate")
         known = np.flatnonzero(np.isfinite(rates) & (rates > 0))
         for before, after in pairwise(known):
             if rates[after] < 0.6 * rates[before]:
@@ -151,20 +224,20 @@ def _short(rate: float) -> str:
     return f"{rate:g}" if rate >= 0.01 else f"{float(mantissa):g}e{int(exponent)}"
 
 
-def _draw_scores(axes: Axes, stages: Stages, directions: tuple[str, ...]) -> None:
+def _draw_scores(axes: Axes, stages: _Stages, directions: tuple[str, ...]) -> None:
     lines: list[Line2D] = []
     labels: list[str] = []
-    names = scores(stages)
+    names = _scores(stages)
     for index, (stage, records) in enumerate(stages.items()):
         for which, (name, direction) in enumerate(zip(names, directions, strict=True)):
-            y = column(records, name)
+            y = _column(records, name)
             if not np.isfinite(y).any():
                 continue
             colour, marker = look(which)
             lines.append(
                 _line(
                     axes,
-                    numbers(records),
+                    _numbers(records),
                     y,
                     color=colour,
                     marker=marker,
@@ -182,11 +255,11 @@ def _draw_scores(axes: Axes, stages: Stages, directions: tuple[str, ...]) -> Non
 
 
 def _mark_best(axes: Axes, records: Sequence[Record], epoch: int, names: Sequence[str]) -> None:
-    place = numbers(records).tolist().index(epoch)
+    place = _numbers(records).tolist().index(epoch)
     axes.axvline(epoch, color=MUTED, linewidth=0.9, zorder=1)
     for which, name in enumerate(names):
         colour, marker = look(which)
-        axes.plot([epoch], [column(records, name)[place]], marker, color=colour, markersize=5)
+        axes.plot([epoch], [_column(records, name)[place]], marker, color=colour, markersize=5)
     # The label lies on the side of the line that has more room.
     first, last = records[0]["epoch"], records[-1]["epoch"]
     right = 2 * epoch <= first + last
@@ -209,9 +282,9 @@ def _say(axes: Axes, text: str) -> None:
     axes.set_yticks([])
 
 
-def _whole_epochs(axes: Axes, stages: Stages) -> None:
+def _whole_epochs(axes: Axes, stages: _Stages) -> None:
     """Ticks at whole epochs, and one epoch in the middle of its axis."""
-    epochs = np.concatenate([numbers(records) for records in stages.values()])
+    epochs = np.concatenate([_numbers(records) for records in stages.values()])
     low, high = float(epochs.min()), float(epochs.max())
     margin = max(0.5, 0.03 * (high - low))
     axes.set_xlim(low - margin, high + margin)

@@ -1,4 +1,4 @@
-"""Queries with what they found: numbers say how often, examples say how."""
+"""Queries with their hits: measures say how often a search succeeds, examples show how."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
+from ccal.bounds import Whole, check_all
 from ccal.errors import InputError
-from ccal.evaluation import Ties, two_way_ranks
+from ccal.evaluation import ClassReport, Ties, class_means, two_way_ranks
 from ccal.evaluation.inputs import Array, group_rows, unit_pair
 
-__all__ = ["Example", "Hit", "Item", "Items", "Kind", "choose", "pick_examples", "shown"]
+__all__ = ["Example", "Hit", "Item", "Items", "pick_classes", "pick_examples"]
 
 Item = str | Path
 """How a thing is shown: a text, or the path of an image file."""
@@ -22,7 +23,7 @@ Kind = Literal["best", "typical", "worst"]
 
 
 class Items(Protocol):
-    """What can be shown of the rows of one modality: a list, or `Rows` of a data set."""
+    """Items of one modality by row: a list, or `Rows` of a data set."""
 
     def __len__(self) -> int: ...
 
@@ -31,9 +32,9 @@ class Items(Protocol):
 
 @dataclass(frozen=True)
 class Hit:
-    """One thing that was found: its `rank` from 1, its cosine, and whether it is a counterpart.
+    """An item that a query found: its `rank` from 1, its cosine, and whether it is a counterpart.
 
-    `note` is what else to say of it, such as its class.
+    `note` is shown beside it, such as its class.
     """
 
     item: Item
@@ -45,12 +46,12 @@ class Hit:
 
 @dataclass(frozen=True)
 class Example:
-    """A query, what came first, and its counterpart.
+    """A query, its first hits, and its counterpart.
 
-    `rank` is that of the counterpart by the rules of `two_way_ranks`; `counterpart` is the one of
-    highest score if there are several. `hits` are in the order of their scores. `note` is to be
-    said of the query in place of that rank. `strips` are pictures much wider than high, such as
-    lines of music, and stand below each other.
+    `rank` is the counterpart's rank by the rules of `two_way_ranks`; of several counterparts,
+    `counterpart` has the highest score. `hits` are in the order of their scores. A `note` is shown
+    in place of that rank. With `strips`, pictures much wider than high, such as lines of music,
+    stand below each other.
     """
 
     direction: str
@@ -75,7 +76,7 @@ def pick_examples(
     each: int = 2,
     k: int = 5,
 ) -> list[Example]:
-    """In each direction `each` best, typical and worst queries, with the `k` first they found.
+    """In each direction `each` best, typical and worst queries, with their first `k` hits.
 
     `x` (n, d), `y` (m, d), `groups` (m,) and `ties` are those of `two_way_ranks`. `x_items` (n) and
     `y_items` (m) say what the rows show: a `str` is a text, a `Path` an image file, and anything
@@ -89,8 +90,7 @@ def pick_examples(
     """
     a, b = unit_pair(x, y)
     rows = group_rows(groups, a, b)
-    if each < 1 or k < 1:
-        raise InputError(f"each and k must be at least 1, got {each} and {k}.")
+    check_all({"each": Whole(at_least=1), "k": Whole(at_least=1)}, {"each": each, "k": k})
     for items, view, name in ((x_items, a, "x"), (y_items, b, "y")):
         if items is not None and len(items) != len(view):
             raise InputError(
@@ -112,16 +112,53 @@ def pick_examples(
     ]
 
 
+def pick_classes(
+    report: ClassReport,
+    queries: Array,
+    query_labels: Array,
+    items: Array,
+    item_labels: Array,
+    *,
+    shows: Items | None = None,
+    name: str = "item",
+    each: int = 2,
+    k: int = 5,
+) -> list[Example]:
+    """The classes of best, typical and worst precision, with their first `k` hits.
+
+    `report` is the result of `evaluate_classes` for these embeddings; label i belongs to its i-th
+    name. `shows` (n) are the items as `pick_examples` takes them; an item that is neither a text
+    nor a path is shown by the name of its class.
+
+    >>> from ccal.evaluation import evaluate_classes
+    >>> given = torch.eye(3), torch.tensor([0, 1, 2]), torch.eye(3), torch.tensor([0, 2, 1])
+    >>> report = evaluate_classes(*given, k=1, names=["auk", "crow", "wren"])
+    >>> [(e.query, e.note, e.hits[0].item) for e in pick_classes(report, *given, each=1, k=1)][:2]
+    [('auk', '100% of its first 1', 'auk'), ('crow', '0% of its first 1', 'wren')]
+    """
+    check_all({"each": Whole(at_least=1), "k": Whole(at_least=1)}, {"each": each, "k": k})
+    means, classes = class_means(queries, query_labels)
+    x, y = unit_pair(items, means, ("items", "queries"))
+    if classes.tolist() != list(range(len(report.names))):
+        raise InputError(
+            f"The labels must be 0 to {len(report.names) - 1}, one for each class of the report."
+        )
+    labels = torch.as_tensor(item_labels).to(x.device)
+    order = report.precision.argsort(descending=True, stable=True).tolist()
+    found = _Classes(report, x, y, labels, shows, f"class -> {name}")
+    return [found.example(number, kind, k) for kind, number in _choose(order, each)]
+
+
 @dataclass(frozen=True)
 class _View:
-    """Unit rows (n, d) of one modality; rows of both that share a number in `pair` belong."""
+    """Unit rows (n, d) of one modality; rows of both modalities with the same `pair` match."""
 
     rows: Tensor
     pair: Tensor
     items: Items | None
 
     def show(self, row: int) -> Item:
-        return shown(self.items, row, f"row {row}")
+        return _shown(self.items, row, f"row {row}")
 
 
 @dataclass(frozen=True)
@@ -138,7 +175,7 @@ class _Task:
 def _search(task: _Task, kind: Kind, query: int, k: int, tolerance: float) -> Example:
     found = task.candidates.rows @ task.queries.rows[query]
     right = task.candidates.pair == task.queries.pair[query]
-    # Ties fall in the list as they do in the ranks.
+    # The counterpart comes first or last among equal scores, as it does in the ranks.
     order = (found + tolerance * right).sort(descending=True, stable=True).indices
 
     def hit(row: int, rank: int) -> Hit:
@@ -155,15 +192,51 @@ def _search(task: _Task, kind: Kind, query: int, k: int, tolerance: float) -> Ex
     )
 
 
+@dataclass(frozen=True)
+class _Classes:
+    """Unit rows of the items (n, d), with a label each, and of one query a class (c, d)."""
+
+    report: ClassReport
+    items: Tensor
+    queries: Tensor
+    labels: Tensor
+    shows: Items | None
+    direction: str
+
+    def example(self, number: int, kind: Kind, k: int) -> Example:
+        """Class `number` as a query, with its first `k` hits."""
+        scores = self.items @ self.queries[number]
+        order = scores.sort(descending=True, stable=True).indices
+        right = self.labels[order] == number
+        rank = 1 + int(right.int().argmax())
+
+        def hit(position: int) -> Hit:
+            row = int(order[position])
+            label = self.report.names[int(self.labels[row])]
+            item = _shown(self.shows, row, label)
+            note = "" if item == label else label
+            return Hit(item, position + 1, float(scores[row]), bool(right[position]), note)
+
+        return Example(
+            direction=self.direction,
+            kind=kind,
+            query=self.report.names[number],
+            rank=rank,
+            hits=tuple(hit(position) for position in range(min(k, len(order)))),
+            counterpart=hit(rank - 1),
+            note=f"{self.report.precision[number]:.0f}% of its first {self.report.k}",
+        )
+
+
 def _best_and_worst(ranks: Tensor, scores: Tensor, each: int) -> list[tuple[Kind, int]]:
     by_score = scores.sort(descending=True, stable=True).indices
-    return choose(by_score[ranks[by_score].sort(stable=True).indices].tolist(), each)
+    return _choose(by_score[ranks[by_score].sort(stable=True).indices].tolist(), each)
 
 
-def choose(order: list[int], each: int) -> list[tuple[Kind, int]]:
-    """Of queries in the order of their success the first, the middle and the last, none twice.
+def _choose(order: list[int], each: int) -> list[tuple[Kind, int]]:
+    """The first, middle and last `each` of queries in the order of success, none twice.
 
-    >>> choose([4, 0, 3, 1, 2], 1)
+    >>> _choose([4, 0, 3, 1, 2], 1)
     [('best', 4), ('typical', 3), ('worst', 2)]
     """
     middle = max(0, (len(order) - each) // 2)
@@ -179,7 +252,7 @@ def choose(order: list[int], each: int) -> list[tuple[Kind, int]]:
     return [(kind, query) for query, kind in chosen.items()]
 
 
-def shown(items: Items | None, row: int, otherwise: str) -> Item:
-    """How row `row` is shown: a text or a path as it is, anything else by a text of its own."""
+def _shown(items: Items | None, row: int, otherwise: str) -> Item:
+    """Item `row` if it is a text or a path, else `otherwise`."""
     value = None if items is None else items[row]
     return value if isinstance(value, str | Path) else otherwise

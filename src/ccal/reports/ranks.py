@@ -1,4 +1,4 @@
-"""How far down the list the counterparts are."""
+"""The share of queries whose counterpart is among the first k."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ _CUTS = (1, 5, 10)
 def rank_plot(report: Report | Mapping[str, Report], *, width: float = WIDE) -> Figure:
     """Share of the queries, in %, whose counterpart is among the first k, for every k.
 
-    Both directions, with R@1, R@5 and R@10 marked and what guessing would reach dotted. Of several
-    reports by name each has a colour, with the second direction dashed. `width` is in inches.
+    Draws both directions, marks R@1, R@5 and R@10, and dots the share that guessing would reach.
+    Each of several reports by name has a colour; its second direction is dashed. `width` is in
+    inches.
 
     >>> import torch
     >>> from ccal.evaluation import evaluate_embeddings
@@ -105,7 +106,7 @@ def cumulative(direction: Direction) -> tuple[Integers, Floats]:
 def _chance(
     axes: Axes, several: Mapping[str, Report], handles: list[Artist], labels: list[str]
 ) -> None:
-    """What guessing reaches, where there is one counterpart for every query."""
+    """The share that guessing reaches, where every query has one counterpart."""
     sizes = {d.candidates for r in several.values() for d in (r.x_to_y, r.y_to_x)}
     if len(sizes) > 1:
         # Several counterparts a query, or test sets of several sizes: no one line is right.

@@ -1,4 +1,4 @@
-"""What all plots share: colours, type, figures without global state, files without dates."""
+"""Shared by all plots: colours, fonts, figures without global state, files without dates."""
 
 from __future__ import annotations
 
@@ -15,26 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.legend import Legend
-
-__all__ = [
-    "DARK",
-    "GRID",
-    "INK",
-    "MUTED",
-    "NARROW",
-    "PAPER",
-    "SERIES",
-    "WIDE",
-    "arrow",
-    "drawing",
-    "label_legend",
-    "look",
-    "new_figure",
-    "panel",
-    "plain",
-    "render",
-    "whole_ticks",
-]
 
 WIDE, NARROW = 8.4, 4.0
 """Widths in inches: of a page, and of a phone's screen."""
@@ -55,7 +35,7 @@ DARK = {
     SERIES[4]: "#dfb953",
     SERIES[5]: "#b3bbc5",
 }
-"""What each colour becomes on a dark page."""
+"""The colour on a dark page of each colour on a light one."""
 
 _MARKERS = ("o", "s", "^", "D", "v", "P")
 
@@ -88,10 +68,10 @@ _RC: dict[str, Any] = {
     "legend.labelcolor": INK,
     "lines.linewidth": 1.7,
     "svg.fonttype": "none",
-    # Without a salt the identifiers in an SVG are random, and no two files the same.
+    # Without a salt the identifiers in an SVG are random, and no two files are the same.
     "svg.hashsalt": "ccal",
     "text.color": INK,
-    # Names come from people: a dollar sign in them is a dollar sign.
+    # Names come from users: a dollar sign in them does not start a formula.
     "text.parse_math": False,
     "xtick.color": MUTED,
     "xtick.labelsize": 8.5,
@@ -105,7 +85,7 @@ _RC: dict[str, Any] = {
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """Our settings of matplotlib while it draws; those of the caller come back afterwards."""
+    """Apply our settings of matplotlib for a while, then restore those of the caller."""
     style = require("matplotlib.style", extra="plots", purpose="Plotting")
     with style.context(_RC, after_reset=True), warnings.catch_warnings():
         # The font has no emoji; the browser that shows the SVG does.
@@ -124,7 +104,7 @@ def look(index: int) -> tuple[str, str]:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, in inches, that belongs to nobody's list of figures."""
+    """An empty figure, sized in inches; pyplot does not know about it."""
     module = require("matplotlib.figure", extra="plots", purpose="Plotting")
     figure: Figure = module.Figure(figsize=(width, height), layout="constrained")
     return figure
@@ -157,7 +137,7 @@ def label_legend(
 
 
 def plain(text: str, limit: int = 36) -> str:
-    """`text` on one line, at most `limit` characters, without what XML cannot hold.
+    """`text` on one line, at most `limit` characters, without characters that XML cannot hold.
 
     >>> plain("CCAL\\n(ours)"), plain("a very long name", limit=8)
     ('CCAL (ours)', 'a very …')
