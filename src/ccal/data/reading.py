@@ -59,7 +59,7 @@ def _rows_of_16_mb(rows: Rows) -> int:
 
 @dataclass(frozen=True)
 class Data:
-    """What a `Source` gave: all pairs, their split, and what a person should know of them."""
+    """All pairs of a `Source`, their split, and notes for the user."""
 
     pairs: Pairs
     split: Split
@@ -88,7 +88,7 @@ def read_source(source: Source) -> Data:
     for view in source.views:
         view.check_name()
     pairs, parts, notes = _from_arrays(source) if source.table is None else _from_table(source)
-    # Published data with classes are for finding classes that training did not see.
+    # Published data with classes are split by class, for zero-shot retrieval.
     by = source.split_by or (None if source.layout is None else "label")
     if parts is None:
         split = split_pairs(
@@ -183,7 +183,7 @@ def _read_table(source: Source, path: Path, arrays: dict[str, NDArray[Any]]) -> 
 
 
 def _views_hint(source: Source) -> str:
-    """Of views that are columns, why one may not be found."""
+    """A hint why the column of a view was not found."""
     return next(filter(None, (view.hint() for view in source.views if view.column)), "")
 
 
@@ -229,7 +229,7 @@ def _bad(
 
 
 def check_range(array: NDArray[Any], what: str) -> None:
-    """Refuse finite values that float32 cannot hold, in which everything is computed.
+    """Refuse finite values beyond the range of float32, the precision of all computation.
 
     >>> check_range(np.array([[1.0], [-1e300]]), "photos.npy")
     Traceback (most recent call last):
@@ -253,7 +253,7 @@ def check_range(array: NDArray[Any], what: str) -> None:
 
 
 def _nearest(path: Path, wanted: list[str]) -> str:
-    """A hint if the table lacks a wanted column but has one that is spelled almost so."""
+    """A hint if the table has a column whose name is close to the one it lacks."""
     try:
         records = (r for _, r in islice(read_records(path, ()), 100) if isinstance(r, dict))
         known = list(dict.fromkeys(name for record in records for name in record))
@@ -294,7 +294,7 @@ def _read_layout(source: Source, arrays: dict[str, NDArray[Any]]) -> Table:
 
 
 def _class_lists(home: Path) -> dict[str, Path] | None:
-    """The published lists by part; without validation classes of its own, train has them too."""
+    """The published lists by part; a list `trainval` stands for train and validation classes."""
     there = {name: home / f"{name}classes.txt" for name in ("train", "trainval", "val", "test")}
     there = {name: path for name, path in there.items() if path.is_file()}
     if "train" in there and "val" in there:
@@ -309,7 +309,7 @@ def _image_folder(source: Source, home: Path) -> Path:
     if source.files is not None:
         return source.path(source.files)
     for name in ("images", "jpg"):
-        # In the archive of the captions `images` has features in a format of its own.
+        # The archive of the captions has features in torch7 format in `images`.
         if any(next((home / name).glob(pattern), None) for pattern in ("*.jpg", "*/*.jpg")):
             return home / name
     raise InputError(

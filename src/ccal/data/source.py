@@ -37,7 +37,7 @@ class View:
 
     @classmethod
     def of(cls, text: str, *, table: bool = False) -> Self:
-        """Take apart what was given; columns are for pairs from a table only."""
+        """Parse what was given; columns exist only in a table."""
         named = re.fullmatch(r"([A-Za-z_][\w-]*)=(.+)", text)
         name, rest = (named[1], named[2]) if named else (None, text)
         keyed = re.fullmatch(r"(.+\.npz):([^:/]+)", rest)
@@ -60,7 +60,7 @@ class View:
             )
 
     def hint(self) -> str:
-        """Why what was given may not be found: a name with a space in it is taken for no name.
+        """A hint for a view that was not found: a name before "=" must not contain a space.
 
         >>> View.of("my photo=photos.npy").hint()
         " A name before '=' has letters, digits, _ and -, as in my_photo=photos.npy."
@@ -173,7 +173,7 @@ class Source:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     def path(self, given: str) -> Path:
-        """A file of the source: below `folder`, or where one stands if it is not there any more."""
+        """A file of the source: below `folder`, or below the current folder if it has moved."""
         if self.folder is None or os.path.isabs(given):
             return Path(given)
         there = Path(os.path.normpath(Path(self.folder, given)))
@@ -200,7 +200,7 @@ LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 
 
 def _check_layout(source: Source) -> None:
-    """Refuse what does not go together with a layout."""
+    """Refuse options that a layout does not allow."""
     if source.table is None:
         raise InputError(f"layout = {source.layout!r} needs the folder of the data set.")
     for name in ("label", "group", "split_column"):
@@ -215,6 +215,6 @@ def _check_layout(source: Source) -> None:
 
 
 def layout_kind(source: Source, place: int) -> str:
-    """What view x (0) or y (1) is in the data set: an array of features is of its images."""
+    """Whether view x (0) or y (1) is "image" or "text"; an array holds features of the images."""
     view = source.views[place]
     return "image" if view.column is None else view.column

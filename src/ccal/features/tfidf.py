@@ -38,7 +38,8 @@ __all__ = [
 class SparseRows:
     """A matrix (n, d) by its non-zero values, row by row; indexing gives dense float32 rows.
 
-    Row i has the values `values[offsets[i] : offsets[i + 1]]` in the columns of the same places.
+    With s = slice(offsets[i], offsets[i + 1]), row i has the values `values[s]` in the columns
+    `columns[s]`.
 
     >>> rows = SparseRows(np.array([0, 2, 2, 3]), np.array([0, 3, 1]), np.ones(3, np.float32), 4)
     >>> rows[[2, 0]]
@@ -63,10 +64,12 @@ class SparseRows:
         starts = self.offsets[rows]
         lengths = self.offsets[rows + 1] - starts
         target = np.repeat(np.arange(len(rows)), lengths)
-        # Places of the values: each row's start, counted on from there.
-        places = np.arange(lengths.sum()) + np.repeat(starts - lengths.cumsum() + lengths, lengths)
+        # Positions of each row's values: from its start onwards.
+        positions = np.arange(lengths.sum()) + np.repeat(
+            starts - lengths.cumsum() + lengths, lengths
+        )
         dense = np.zeros((len(rows), self.shape[1]), dtype=np.float32)
-        dense[target, self.columns[places]] = self.values[places]
+        dense[target, self.columns[positions]] = self.values[positions]
         return dense
 
 
@@ -157,7 +160,7 @@ class TfidfVectoriser:
             words = self.words(text)
             occurrences.update(words)
             documents.update(set(words))
-        # No word has a space in it.
+        # A pair of words has a space in it, a word has none.
         kept = sorted(
             word
             for word, count in occurrences.items()
@@ -198,7 +201,7 @@ class TfidfVectoriser:
         """Everything `from_config` needs, as plain values for JSON."""
         if not self.vocabulary:
             raise NotFittedError("TfidfVectoriser has no vocabulary yet; call fit first.")
-        # Left out where there are none: older models without it keep their fingerprint.
+        # Omitted without pairs, so that older models keep their fingerprint.
         pairs = {"pair_count": self.pair_count} if self.pair_count else {}
         return {
             "min_count": self.min_count,
@@ -224,7 +227,7 @@ class TfidfVectoriser:
         missing = [k for k in (*options, "simplemma", "vocabulary", "idf") if k not in config]
         if missing:
             raise InputError(f"the TF-IDF config lacks {', '.join(missing)}.")
-        # Models from before there were pairs do not mention them.
+        # Models saved before version 0.1 lack pair_count.
         given = {name: config[name] for name in options}
         vectoriser = cls(**given, pair_count=config.get("pair_count", 0))
         vocabulary, idf = list(config["vocabulary"]), np.array(config["idf"], dtype=np.float64)
@@ -256,7 +259,7 @@ class TfidfVectoriser:
 
 
 def checked_texts(texts: Iterable[str]) -> Iterator[str]:
-    """The texts one by one, after a look at each."""
+    """Yield the texts; refuse what is not text."""
     if isinstance(texts, str):
         raise InputError("expected a list of texts, got one text; put it in a list.")
     for position, text in enumerate(texts):
@@ -277,7 +280,7 @@ def warn_of_other_lemmas(version: str) -> None:
 
 
 def simplemma_version() -> str:
-    """The version of the installed lemmatiser, whose dictionary decides."""
+    """The version of the installed lemmatiser; lemmas depend on its dictionary."""
     simplemma = require("simplemma", extra="text", purpose="Lemmatising")
     return str(simplemma.__version__)
 
@@ -298,7 +301,7 @@ def word_check(front_end: Any) -> Callable[[str], bool]:
 
 
 def refuse_unknown(text: str, knows: Callable[[str], bool]) -> None:
-    """Refuse a query that would find the same items as any other of its kind.
+    """Refuse a query without a known word: its vector is zero, so every item would score 0.
 
     >>> refuse_unknown("zzz", "dogs".__eq__)
     Traceback (most recent call last):

@@ -63,10 +63,10 @@ class Problems(BadRows):
 
 @dataclass
 class Image:
-    """An image of a data set: its name there, where it is named, and what is said of it.
+    """An image of a data set: its name, where the data set names it, its captions and class.
 
-    `file` is its path in the folder of images, if that is not its name. An entry that cannot be
-    read is an image without a name: it keeps its place, since features are counted by it.
+    `file` is its path in the folder of images, if that is not its name. An unreadable
+    entry is an image without a name: it keeps its position, by which features are matched.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Image:
 
 
 def check_options(images: FilePath | None, captions: str) -> Path | None:
-    """The folder of images or None, after a look at what all readers are given."""
+    """Check the options that all readers share; return the folder of images, or None."""
     if captions not in ("separate", "concatenate"):
         raise InputError(f"captions must be 'separate' or 'concatenate', got {captions!r}.")
     return None if images is None else existing_folder(images)

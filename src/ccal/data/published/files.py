@@ -37,7 +37,7 @@ def existing_folder(folder: FilePath) -> Path:
 
 
 def visible(folder: Path, pattern: str) -> list[Path]:
-    """What fits in a folder, sorted, without the hidden files that macOS puts in archives."""
+    """Paths in a folder that match, sorted, without hidden files, which macOS adds to archives."""
     return sorted(path for path in folder.glob(pattern) if not path.name.startswith("."))
 
 
@@ -74,17 +74,17 @@ def read_json(path: FilePath, *lists: str) -> list[list[Any]]:
 
 @dataclass(frozen=True)
 class Listed:
-    """The part a list puts a name in, and where it does."""
+    """The part (train, valid or test) that a list gives a name, and the line that does."""
 
     split: str
     place: str
 
 
 def read_lists(lists: Mapping[str, FilePath]) -> dict[str, Listed]:
-    """What each name is for, from files of one name a line, by part: train, valid or test.
+    """The part of each name, from files with one name a line, given by part: train, valid or test.
 
-    A name in two parts is refused even without `strict`: whichever part it were left in, the other
-    would no longer be the published one.
+    A name in two parts is refused even without `strict`: dropping it from either part would
+    change the published split.
     """
     listed: dict[str, Listed] = {}
     for key, path in lists.items():

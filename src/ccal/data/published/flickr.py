@@ -75,7 +75,7 @@ def _images(tokens: FilePath, bad: Problems) -> dict[str, Image]:
     lines: dict[str, int] = {}
     for line, text in read_lines(tokens):
         place = f"line {line}"
-        # Only the first tab separates: some captions have more. Of an empty caption none is left.
+        # Only the first tab separates, since some captions contain tabs; an empty caption has none.
         key, _, caption = text.partition("\t")
         match = _ID.fullmatch(key.rstrip())
         if match is None:

@@ -62,7 +62,7 @@ def read_iapr_tc12(
         )
     bad = Problems(path=folder, limit=limit)
     found = [_image(path, bad) for path in paths]
-    # One text an image, so that groups would say nothing.
+    # Each image has one text, so no groups are needed.
     table = build_table(
         found, bad, folder=root, captions="concatenate", has_split=False, strict=strict
     )

@@ -93,7 +93,7 @@ def read_reed(
 
 
 def _listed_parts(listed: dict[str, Listed], folder: Path, bad: Problems) -> dict[str, str]:
-    """The part of each class, after a look for classes that do not exist."""
+    """The part of each class; report listed classes that do not exist."""
     for name, entry in listed.items():
         if not (folder / name).is_dir():
             bad.at(entry.place, f"class {name} has no folder in {folder}")
