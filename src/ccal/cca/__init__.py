@@ -1,7 +1,8 @@
 """CCA: statistics of paired views, one solver, the layer `CCALayer` and the estimator `CCA`."""
 
+from typing import TYPE_CHECKING
+
 from ccal.cca.layer import CCALayer
-from ccal.cca.linear import CCA
 from ccal.cca.solver import (
     add_ridge,
     canonical_projections,
@@ -10,6 +11,10 @@ from ccal.cca.solver import (
     whitening,
 )
 from ccal.cca.statistics import Covariances, Moments
+from ccal.optional import lazy_names
+
+if TYPE_CHECKING:
+    from ccal.cca.linear import CCA
 
 __all__ = [
     "CCA",
@@ -22,3 +27,6 @@ __all__ = [
     "whitened_cross_covariance",
     "whitening",
 ]
+
+# Models need the layer only; the estimator is imported when first used.
+__getattr__ = lazy_names(__name__, {"linear": ("CCA",)})

@@ -1,0 +1,43 @@
+"""What an import loads: opening a model to search loads no training, reports or commands."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+
+def loaded(code: str) -> set[str]:
+    """Names of the modules that a new process has after running some code."""
+    command = [sys.executable, "-c", f"import sys; {code}; print(*sys.modules)"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    return set(result.stdout.split())
+
+
+def test_the_package_alone_loads_no_torch() -> None:
+    modules = loaded("import ccal")
+    assert not {"torch", "numpy"} & modules
+
+
+@pytest.mark.parametrize("module", ["ccal.model", "ccal.bundled", "ccal.retrieval"])
+def test_opening_a_model_loads_no_training(module: str) -> None:
+    rooms = {".".join(name.split(".")[:2]) for name in loaded(f"import {module}")}
+    assert not rooms & {
+        "ccal.training",
+        "ccal.losses",
+        "ccal.data",
+        "ccal.reports",
+        "ccal.runs",
+        "ccal.serve",
+        "ccal.cli",
+    }
+
+
+def test_loading_the_bundled_model_loads_no_training() -> None:
+    pytest.importorskip("safetensors", reason="loading a model needs ccal[save]")
+    modules = loaded("import ccal; ccal.pretrained('folk-tunes')")
+    rooms = {".".join(name.split(".")[:2]) for name in modules}
+    assert not rooms & {"ccal.training", "ccal.losses", "ccal.data", "ccal.reports", "ccal.cli"}
+    assert "ccal.cca.linear" not in modules
+    assert not {"PIL", "scipy", "sklearn"} & modules
