@@ -29,12 +29,12 @@ from benchmarks.hashes import hash_of
 from benchmarks.retrieval_figure import retrieval_figure
 from ccal.data import Pairs, Source, read_source
 from ccal.errors import InputError
-from ccal.evaluation import ClassReport, class_means
+from ccal.evaluation import ClassReport, EmbeddedPairs, class_means
 from ccal.optional import require
 from ccal.reports import Example, confusion_plot, pick_classes, pick_examples, write_report
 from ccal.reports.style import render
 from ccal.training import ZeroShot, ZeroShotOptions, evaluate, train_zero_shot
-from ccal.training.zero_shot import Searched
+from ccal.training.scoring import embed_pairs, shared_view
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class View:
 
     found: ZeroShot
     test: Pairs
-    searched: Searched
+    searched: EmbeddedPairs
     report: ClassReport
     files: list[Path] | None
     about: str
@@ -98,7 +98,8 @@ def of_tree(folder: Path, images: Path | None) -> View:
     # Of what the files hold, wherever they are.
     contents = (p.read_bytes() for p in sorted(folder.rglob("*")) if p.suffix in (".txt", ".jpg"))
     about = f"Data {hash_of(*contents)}, split {split_hash(data.pairs, data.split)}"
-    files = [Path(path) for path in Searched.of(found.model, test).rows[:]]
+    pictures = test.column("image").select(shared_view(test)[2])
+    files = [Path(path) for path in pictures[:]]
     return view(found, test, files, about)
 
 
@@ -109,18 +110,14 @@ def view(found: ZeroShot, test: Pairs, files: list[Path] | None, about: str) -> 
             f"{len(missing):,} of {len(files or ()):,} image files are missing, the first is "
             f"{missing[0]}; --images must be the folder that has the folders of the classes."
         )
-    searched = Searched.of(found.model, test, found.candidates)
+    searched = embed_pairs(found.model, test, candidates=found.candidates)
     return View(found, test, searched, found.evaluate(test), files, about)
 
 
 def class_examples(shown: View, *, each: int, k: int) -> list[Example]:
-    found = shown.searched
     return pick_classes(
         shown.report,
-        found.queries,
-        found.query_labels,
-        found.items,
-        found.item_labels,
+        *shown.searched.class_queries(),
         shows=shown.files,
         name="image",
         each=each,
@@ -130,10 +127,11 @@ def class_examples(shown: View, *, each: int, k: int) -> list[Example]:
 
 def markdown(shown: View, picture: str) -> str:
     """What each class finds, and what some captions find."""
-    found, report = shown.searched, shown.report
-    names, truth = [name(label) for label in found.names], found.item_labels.numpy()
-    items = torch.nn.functional.normalize(found.items)
-    means, _ = class_means(found.queries, found.query_labels)
+    report = shown.report
+    queries, query_labels, found, item_labels = shown.searched.class_queries()
+    names, truth = [name(label) for label in shown.searched.classes], item_labels.numpy()
+    items = torch.nn.functional.normalize(found)
+    means, _ = class_means(queries, query_labels)
     k = report.k
     lines = [
         "# Zero-shot retrieval: examples",
@@ -159,7 +157,7 @@ def markdown(shown: View, picture: str) -> str:
     first = np.unique(shown.test.group, return_index=True)[1]
     for place in range(0, len(first), max(1, len(first) // 8)):
         own = truth[place]
-        best = truth[(items @ found.queries[first[place]]).topk(min(5, len(items))).indices]
+        best = truth[(items @ queries[first[place]]).topk(min(5, len(items))).indices]
         # Captions may not be passed on, so they are told by their place.
         line = f"- first caption of test picture {place + 1}, {names[own]}: "
         lines.append(line + ", ".join(f"**{names[c]}**" if c == own else names[c] for c in best))
@@ -172,8 +170,8 @@ def page(shown: View, path: Path) -> None:
     assert shown.test.group is not None
     _, groups = np.unique(shown.test.group, return_inverse=True)
     captions = pick_examples(
-        found.items,
-        found.queries,
+        found.x,
+        found.y,
         x_items=shown.files,
         y_items=texts,
         groups=torch.from_numpy(groups),

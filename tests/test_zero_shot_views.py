@@ -67,7 +67,7 @@ def test_a_saved_model_takes_sentences_and_files(
     assert shown.files is not None
     paths = [str(path) for path in shown.files]
     candidates = model.candidates(paths)
-    torch.testing.assert_close(candidates, shown.searched.items)
+    torch.testing.assert_close(candidates, shown.searched.x)
     head, wing, belly, bill = paths[0].split("/")[-2].split(".")[1].lower().split("_")
     sentence = f"this bird has a {head} head, {wing} wings, a {belly} belly and a {bill[:-4]} bill."
     _, rows = model.search([sentence], candidates, k=5)
@@ -117,7 +117,7 @@ def test_features_with_a_folder_of_pictures(tree: Path, features: Path, tmp_path
     cub_views.main([*arguments, str(tree / "images")])
     assert (tmp_path / "out" / "zero-shot-examples.html").read_text().count(PICTURE) > 50
     shown = cub_views.of_cub(features, tree / "images")
-    names = [shown.searched.names[label] for label in shown.searched.item_labels.tolist()]
+    names = [shown.searched.classes[label] for label in shown.searched.class_queries()[3].tolist()]
     assert [path.parent.name for path in shown.files or ()] == names
     with pytest.raises(InputError, match="75 of 75 image files are missing"):
         cub_views.main([*arguments, str(tree)])

@@ -168,7 +168,7 @@ class DualEncoder(nn.Module):
             for start in range(0, max(len(data), 1), batch_size):
                 batch = self.features(modality, data[start : start + batch_size]).to(device)
                 embedded = self._project(modality, tower(batch))
-                parts.append(self._correct(modality, embedded) if corrected else embedded)
+                parts.append(self.correct(modality, embedded) if corrected else embedded)
                 if progress is not None:
                     progress(min(start + batch_size, len(data)), len(data))
         finally:
@@ -246,7 +246,8 @@ class DualEncoder(nn.Module):
         is_x = modality == self.modalities[0]
         return self.projection.project_x(features) if is_x else self.projection.project_y(features)
 
-    def _correct(self, modality: str, embedded: Tensor) -> Tensor:
+    def correct(self, modality: str, embedded: Tensor) -> Tensor:
+        """Raw embeddings (n, k) with the model's hub correction, if it has one."""
         if self.hubs is None:
             return embedded
         is_x = modality == self.modalities[0]

@@ -104,13 +104,11 @@ def command(
     model = opened.model()
     judgement = judge(model, pairs, part, train=train, ties=ties, bootstrap=bootstrap)
     if trec is not None:
-        from ccal.cli.embedded import Embedded
         from ccal.evaluation import export_trec
+        from ccal.training import embed_pairs
 
-        found = Embedded.of(model, pairs)
-        for path in export_trec(
-            trec, found.x, found.y, groups=found.groups, k=k, names=found.names
-        ):
+        x_, y_, groups, names = embed_pairs(model, pairs).shared_first()
+        for path in export_trec(trec, x_, y_, groups=groups, k=k, names=names):
             note(f"Wrote {path}")
     if report is not None:
         facts = {"run": str(opened.path), "method": opened.settings.method, "pairs": part}

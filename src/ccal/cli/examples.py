@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ccal.cli.embedded import Embedded
-from ccal.training.zero_shot import Searched
+from ccal.training import embed_pairs
 
 if TYPE_CHECKING:
     from ccal.data import Pairs, Rows
@@ -24,28 +23,20 @@ def find_examples(
     from ccal.reports import pick_classes, pick_examples
 
     examples: list[Example] = []
+    embedded = embed_pairs(model, pairs)
+    rows = [
+        _shown(pairs.column(name).select(embedded.first_pairs(view).numpy()))
+        for view, name in enumerate(pairs.names)
+    ]
     if classes is not None:
-        found = Searched.of(model, pairs)
-        examples += pick_classes(
-            classes,
-            found.queries,
-            found.query_labels,
-            found.items,
-            found.item_labels,
-            shows=_shown(found.rows),
-            name=pairs.names[0],
-        )
+        found = embedded.class_queries()
+        examples += pick_classes(classes, *found, shows=rows[0], name=pairs.names[0])
     if any(pairs.column(name).is_text for name in pairs.names):
-        embedded = Embedded.of(model, pairs)
-        x_items, y_items = map(_shown, embedded.rows)
+        x, y, groups, names = embedded.shared_first()
+        if embedded.shared == 1:
+            rows.reverse()
         examples += pick_examples(
-            embedded.x,
-            embedded.y,
-            x_items=x_items,
-            y_items=y_items,
-            groups=embedded.groups,
-            ties=report.ties,
-            names=embedded.names,
+            x, y, x_items=rows[0], y_items=rows[1], groups=groups, ties=report.ties, names=names
         )
     return examples
 

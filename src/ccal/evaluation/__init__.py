@@ -1,6 +1,7 @@
 """How well embeddings of two modalities find each other; tensors in, numbers out.
 
 - `evaluate_embeddings`: both directions, R@k, MR, MRR, mean rank, with intervals: a `Report`.
+- `EmbeddedPairs`: pairs embedded once, with all of the below as methods.
 - `two_way_ranks`, `Measures`: its two halves, the ranks and what is said of them.
 - `class_average_precision`, `class_precisions`, `item_average_precision`: AP@k over classes
   (zero-shot retrieval).
@@ -27,6 +28,7 @@ from ccal.evaluation.diagnostics import (
     effective_rank,
     tie_warning,
 )
+from ccal.evaluation.embedded import EmbeddedPairs, evenly_spaced
 from ccal.evaluation.measures import Measures
 from ccal.evaluation.protocol import Direction, Report, Ties, evaluate_embeddings, two_way_ranks
 from ccal.evaluation.trec import export_trec
@@ -35,6 +37,7 @@ __all__ = [
     "ClassReport",
     "CorrelationStructure",
     "Direction",
+    "EmbeddedPairs",
     "Measures",
     "Report",
     "Ties",
@@ -47,6 +50,7 @@ __all__ = [
     "effective_rank",
     "evaluate_classes",
     "evaluate_embeddings",
+    "evenly_spaced",
     "export_trec",
     "item_average_precision",
     "reachable_k",

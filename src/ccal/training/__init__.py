@@ -14,7 +14,7 @@ from ccal.training.methods import CorrelationObjective, EmbeddingObjective, make
 from ccal.training.parallel import distributed_from_environment
 from ccal.training.progress import History
 from ccal.training.refined import Trained, train
-from ccal.training.scoring import evaluate
+from ccal.training.scoring import embed_pairs, evaluate
 from ccal.training.settings import METHODS, PRESETS, Method, Settings
 from ccal.training.validation import embed
 from ccal.training.zero_shot import ZeroShot, evaluate_zero_shot, load_zero_shot
@@ -35,6 +35,7 @@ __all__ = [
     "ZeroShotOptions",
     "distributed_from_environment",
     "embed",
+    "embed_pairs",
     "evaluate",
     "evaluate_zero_shot",
     "fit",

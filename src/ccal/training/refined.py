@@ -56,10 +56,14 @@ _NEIGHBOURS, _BANK = 10, 20_000
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained model, a record of each epoch, and the choices that were made, in words."""
+    """A trained model, a record of each epoch, and the choices that were made, in words.
+
+    `features` are those of the training pairs, which the front ends need not make again.
+    """
 
     model: DualEncoder
     history: list[dict[str, Any]]
+    features: PairFeatures
     facts: dict[str, str] = field(default_factory=dict)
 
 
@@ -122,6 +126,7 @@ def train(
     if correct == "yes" or (correct == "auto" and settings.method == "refined"):
         weight = choose_hub_weight(embed(model, seen), embed(model, held))
         facts["hub correction"] = f"weight {weight:g}"
+    features = seen
     if settings.train_on_all:
         seen = concatenated(seen, held)
         again = trainer.repeat(best, seen)
@@ -132,7 +137,7 @@ def train(
         bank = torch.linspace(0, len(seen) - 1, min(len(seen), _BANK)).long()
         x, y = (view[bank] for view in embed(model, seen))
         model.correct_hubs((x, y), neighbours=min(_NEIGHBOURS, len(bank)), weight=weight)
-    return Trained(model.eval(), history, facts)
+    return Trained(model.eval(), history, features, facts)
 
 
 def _candidate_settings(settings: Settings) -> list[Settings]:

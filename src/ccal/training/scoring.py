@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ccal.data import Pairs, Rows
 from ccal.errors import InputError
-from ccal.evaluation import Report, Ties, evaluate_embeddings
+from ccal.evaluation import EmbeddedPairs, Report, Ties
 from ccal.model import DualEncoder
 
-__all__ = ["evaluate", "shared_view"]
+__all__ = ["embed_pairs", "evaluate", "labels_of", "shared_view"]
 
 
 def evaluate(
@@ -37,6 +38,16 @@ def evaluate(
     >>> evaluate(model, Pairs({"left": rows, "right": rows})).x_to_y.measures.mrr
     100.0
     """
+    return embed_pairs(model, pairs).evaluate(ties=ties, bootstrap=bootstrap, seed=seed)
+
+
+def embed_pairs(
+    model: DualEncoder, pairs: Pairs, *, candidates: Callable[[Rows], Tensor] | None = None
+) -> EmbeddedPairs:
+    """Embed every item of `pairs` once, for all that is to be measured and shown.
+
+    `candidates` embeds all x together; by default the model embeds each by itself.
+    """
     if pairs.names != model.modalities:
         raise InputError(
             f"The model joins {' and '.join(model.modalities)}, "
@@ -44,26 +55,35 @@ def evaluate(
         )
     if len(pairs) == 0:
         raise InputError("There are no pairs to evaluate.")
-    name_x, name_y = pairs.names
-    x, y = pairs.column(name_x), pairs.column(name_y)
     shared, groups, first = shared_view(pairs)
-    if shared == 0:
-        x = x.select(first)
-    elif shared == 1:
-        y = y.select(first)
-    embedded_x, embedded_y = model.encode(name_x, x), model.encode(name_y, y)
-    options: dict[str, Any] = {"ties": ties, "bootstrap": bootstrap, "seed": seed}
-    if shared == 1:
-        report = evaluate_embeddings(
-            embedded_y, embedded_x, groups=groups, names=(name_y, name_x), **options
-        )
-        return Report(report.y_to_x, report.x_to_y, report.ties, report.draws)
-    return evaluate_embeddings(
-        embedded_x, embedded_y, groups=groups, names=(name_x, name_y), **options
+    rows = [torch.arange(len(pairs))] * 2
+    columns = [pairs.column(name) for name in pairs.names]
+    if shared is not None and groups is not None:
+        rows[shared], columns[shared] = groups, columns[shared].select(first)
+    raw, final = [], []
+    for name, items in zip(pairs.names, columns, strict=True):
+        if candidates is not None and name == pairs.names[0]:
+            raw.append(candidates(items))
+            final.append(raw[-1])
+        else:
+            raw.append(model.encode(name, items, corrected=False))
+            final.append(model.correct(name, raw[-1]))
+    labels, classes = (None, []) if pairs.label is None else labels_of(pairs)
+    (x, y), (x_rows, y_rows) = final, rows
+    return EmbeddedPairs(
+        pairs.names, x, y, x_rows, y_rows, (raw[0], raw[1]), labels, tuple(classes)
     )
 
 
-def shared_view(pairs: Pairs) -> tuple[int | None, torch.Tensor | None, NDArray[np.int64]]:
+def labels_of(pairs: Pairs) -> tuple[Tensor, list[str]]:
+    """The class of each pair as a number (n,), and the names of the classes."""
+    if pairs.label is None:
+        raise InputError("The pairs have no labels, so there are no classes to find; pass label=.")
+    names, numbers = np.unique(pairs.label, return_inverse=True)
+    return torch.from_numpy(numbers), [str(name) for name in names]
+
+
+def shared_view(pairs: Pairs) -> tuple[int | None, Tensor | None, NDArray[np.int64]]:
     """Which view (0 or 1) the pairs of a group share, the group of each pair, the first of each."""
     if pairs.group is None:
         return None, None, np.arange(len(pairs))

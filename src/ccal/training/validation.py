@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ccal.cca import CCALayer
 from ccal.errors import InputError
-from ccal.evaluation import class_precisions, reachable_k
+from ccal.evaluation import class_precisions, evenly_spaced, reachable_k
 from ccal.model import DualEncoder
 from ccal.ranks import counterpart_ranks, mean_reciprocal_rank
 from ccal.training.batches import Features, PairFeatures, RowNumbers, share
@@ -53,12 +53,17 @@ def embed(
     pairs: Features,
     batch_size: int = 1024,
     each: Callable[[], None] = _nothing,
+    at_most: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Embeddings (n, k) of both modalities, before any hub correction."""
+    """Embeddings (n, k) of both modalities, before any hub correction.
+
+    Of more than `at_most` pairs evenly spaced ones are embedded.
+    """
     name_x, name_y = model.modalities
+    rows = evenly_spaced(len(pairs), at_most).numpy()
     parts = [
         (model.encode(name_x, x, corrected=False), model.encode(name_y, y, corrected=False))
-        for x, y in _blocks(model, pairs, np.arange(len(pairs)), batch_size, each)
+        for x, y in _blocks(model, pairs, rows, batch_size, each)
     ]
     x, y = (torch.cat(view) for view in zip(*parts, strict=True))
     return x, y

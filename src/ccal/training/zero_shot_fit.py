@@ -26,8 +26,9 @@ from ccal.features import TfidfVectoriser
 from ccal.model import DualEncoder
 from ccal.training.batches import PairFeatures
 from ccal.training.methods import fit_front_ends
+from ccal.training.scoring import labels_of
 from ccal.training.settings import Settings
-from ccal.training.zero_shot import ZeroShot, labels_of
+from ccal.training.zero_shot import ZeroShot
 
 __all__ = ["ZeroShotOptions", "train_zero_shot"]
 

@@ -1,0 +1,123 @@
+"""`EmbeddedPairs`: pairs after the model, embedded once for every measure, page and export."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ccal.errors import InputError
+from ccal.evaluation.classes import ClassReport, evaluate_classes, reachable_k
+from ccal.evaluation.protocol import Report, Ties, evaluate_embeddings
+
+__all__ = ["EmbeddedPairs", "evenly_spaced"]
+
+
+@dataclass(frozen=True)
+class EmbeddedPairs:
+    """n pairs of two modalities, with each item embedded once although several pairs share it.
+
+    Attributes:
+        names: of the two modalities.
+        x: (a, k) embeddings of the items of the first modality.
+        y: (b, k) those of the second.
+        x_rows: (n,) the row of x of each pair.
+        y_rows: (n,) the row of y of each pair; it is 0, 1, ... unless x_rows is.
+        raw: x and y before the hub correction; None if there is none.
+        labels: (n,) class of each pair, counted from 0; None without classes.
+        classes: their names.
+
+    >>> rows = torch.arange(4)
+    >>> pairs = EmbeddedPairs(("image", "text"), torch.eye(2), torch.eye(2)[[0, 0, 1, 1]],
+    ...                       rows // 2, rows)
+    >>> pairs.evaluate(bootstrap=0).x_to_y.measures.r1
+    100.0
+    """
+
+    names: tuple[str, str]
+    x: Tensor
+    y: Tensor
+    x_rows: Tensor
+    y_rows: Tensor
+    raw: tuple[Tensor, Tensor] | None = None
+    labels: Tensor | None = None
+    classes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.x_rows)
+
+    @property
+    def shared(self) -> int | None:
+        """The modality (0 or 1) whose items several pairs share; None if every pair has its own."""
+        if len(self.x) < len(self):
+            return 0
+        return 1 if len(self.y) < len(self) else None
+
+    def shared_first(self) -> tuple[Tensor, Tensor, Tensor | None, tuple[str, str]]:
+        """Embeddings, groups and names as `two_way_ranks` takes them, the shared modality first."""
+        if self.shared == 1:
+            return self.y, self.x, self.y_rows, (self.names[1], self.names[0])
+        return self.x, self.y, None if self.shared is None else self.x_rows, self.names
+
+    def first_pairs(self, modality: int) -> Tensor:
+        """The first pair of each item of modality 0 or 1: (a,) or (b,)."""
+        rows, items = ((self.x_rows, self.x), (self.y_rows, self.y))[modality]
+        numbers = torch.arange(len(rows), device=rows.device)
+        last = numbers.new_full((len(items),), len(rows))
+        return last.scatter_reduce(0, rows, numbers, "amin")
+
+    def raw_pairs(self, at_most: int | None = None) -> tuple[Tensor, Tensor]:
+        """Raw embeddings (n, k) of both modalities, pair by pair; of many pairs evenly spaced ones.
+
+        >>> EmbeddedPairs(("a", "b"), torch.eye(2), torch.eye(2), torch.arange(2),
+        ...               torch.arange(2)).raw_pairs(1)[0]
+        tensor([[1., 0.]])
+        """
+        rows = evenly_spaced(len(self), at_most)
+        x, y = self.raw or (self.x, self.y)
+        return x[self.x_rows[rows]], y[self.y_rows[rows]]
+
+    def evaluate(
+        self, *, ties: Ties = "optimistic", bootstrap: int = 1000, seed: int = 0
+    ) -> Report:
+        """How well the two modalities find each other; see `evaluate_embeddings`.
+
+        A shared item is a query and a candidate once, and is found by any of its counterparts (the
+        VSE protocol).
+        """
+        x, y, groups, names = self.shared_first()
+        report = evaluate_embeddings(
+            x, y, groups=groups, names=names, ties=ties, bootstrap=bootstrap, seed=seed
+        )
+        if self.shared == 1:
+            return Report(report.y_to_x, report.x_to_y, report.ties, report.draws)
+        return report
+
+    def class_queries(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The y of all pairs with their classes, and the x as items with theirs."""
+        if self.labels is None:
+            raise InputError(
+                "The pairs have no labels, so there are no classes to find; pass label=."
+            )
+        return self.y[self.y_rows], self.labels, self.x, self.labels[self.first_pairs(0)]
+
+    def evaluate_classes(self, *, k: int = 50) -> ClassReport:
+        """How classes find their x by their y, and an x its class; see `ccal.evaluation`.
+
+        If no class has k items, the largest class sets k.
+        """
+        queries, query_labels, items, item_labels = self.class_queries()
+        k = reachable_k(item_labels, k)
+        return evaluate_classes(queries, query_labels, items, item_labels, k=k, names=self.classes)
+
+
+def evenly_spaced(n: int, at_most: int | None = None) -> Tensor:
+    """All row numbers below n, or `at_most` evenly spaced ones.
+
+    >>> evenly_spaced(10, 4)
+    tensor([0, 3, 6, 9])
+    """
+    if at_most is None or at_most >= n:
+        return torch.arange(n)
+    return torch.linspace(0, n - 1, at_most, dtype=torch.float64).long()
