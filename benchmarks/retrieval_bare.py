@@ -12,7 +12,7 @@ import faiss
 import numpy as np
 from torch import Tensor
 
-from ccal.retrieval.embedded.codes import CodesFile
+from ccal.retrieval.backends.folder.candidates import CodesFile
 
 DIM, K, BITS = 128, 10, 128
 
@@ -68,4 +68,4 @@ def bare_codes(place: Path) -> Callable[[Tensor], object]:
     file = CodesFile(path)
     index = faiss.IndexBinaryFlat(BITS)
     index.add(np.array(file.packed))
-    return lambda queries: index.search(file.encode(queries.numpy()), file.rerank)
+    return lambda queries: index.search(file.codes_of(queries.numpy()), file.rerank)

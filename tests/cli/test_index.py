@@ -15,7 +15,7 @@ from ccal import DualEncoder
 from ccal.encoders import DenseTower
 from ccal.features import Backbone, ImageFeatures, TfidfVectoriser, register_backbone
 from ccal.retrieval import Index
-from ccal.retrieval.embedded import sealing
+from ccal.retrieval.backends.folder import compaction
 from ccal.runs import Run
 from tests.cli.conftest import SMALL, invoke, make_files
 
@@ -160,7 +160,7 @@ def test_a_model_that_has_moved(trained: Path, tmp_path: Path) -> None:
             ["index", "{run}", "{image}", "-m", "image", "-o", "{index}", "--codes", "8"],
             "new index",
         ),
-        (["index", "{run}", "{image}", "-m", "image", "-o", "x://y"], "is no home of an index"),
+        (["index", "{run}", "{image}", "-m", "image", "-o", "x://y"], "is no place for an index"),
     ],
 )
 def test_what_is_refused(texts: Path, arguments: list[str], message: str) -> None:
@@ -297,7 +297,7 @@ def test_ctrl_c_after_items_were_added_says_so(
     options = [tmp_path / "a.txt", "-m", "text", "-o", tmp_path / "new"]
     for held in (2, 4):
         with monkeypatch.context() as patch:
-            patch.setattr(sealing, "seal_if_due", stop)
+            patch.setattr(compaction, "compact_if_due", stop)
             outcome = invoke("index", texts / "run", *options)
         assert outcome.code == 130
         assert f"Added 2 text items to {tmp_path / 'new'}, which holds {held} text" in outcome.err

@@ -1,4 +1,4 @@
-"""A small model, locations in every home, and a slow search to compare with."""
+"""A small model, locations in every backend, and a slow search to compare with."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def milvus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         pytest.skip(f"no Milvus server: {error}")
 
 
-@pytest.fixture(params=["embedded", "postgres", "milvus"])
+@pytest.fixture(params=["folder", "postgres", "milvus"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    """Locations that are free, in each kind of home."""
+    """Locations that are free, in each backend."""
 
     def free() -> str:
         name = f"t{uuid.uuid4().hex[:12]}"
-        if request.param == "embedded":
+        if request.param == "folder":
             return str(tmp_path / name)
         if request.param == "milvus":
             return f"milvus://{request.getfixturevalue('milvus')}/{name}"

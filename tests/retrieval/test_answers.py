@@ -11,33 +11,36 @@ import pytest
 
 from ccal.retrieval import Hit
 from ccal.retrieval.answers import Answers, Hits
-from ccal.retrieval.embedded.records import Catalogue, Records, pack
+from ccal.retrieval.backends.folder.ranking import Catalogue, ShardRecords
+from ccal.retrieval.backends.folder.segments import pack_record
 
 SCORES = np.array([[0.9, 0.5, 0.1], [0.8, 0.2, -np.inf], [-np.inf] * 3])
-PLACES = np.array([[4, 2, 0], [1, 3, 0], [0, 0, 0]])
+POSITIONS = np.array([[4, 2, 0], [1, 3, 0], [0, 0, 0]])
 
 
-def file(place: int) -> str | None:
-    return None if place % 2 else f"{place}.jpg"
+def file(position: int) -> str | None:
+    return None if position % 2 else f"{position}.jpg"
 
 
-def record(place: int) -> bytes:
-    name = file(place)
-    return pack(f"image-{place}".encode(), b'{"n": %d}' % place, name.encode() if name else None)
+def record(position: int) -> bytes:
+    name = file(position)
+    return pack_record(
+        f"image-{position}".encode(), b'{"n": %d}' % position, name.encode() if name else None
+    )
 
 
-KEEPER = Catalogue([Records("image", [record(place) for place in range(5)])])
+RECORDS = Catalogue([ShardRecords("image", [record(position) for position in range(5)])])
 
 
 @pytest.fixture
 def answers() -> Answers:
-    return Answers(SCORES, PLACES, np.array([3, 2, 0]), KEEPER)
+    return Answers(SCORES, POSITIONS, np.array([3, 2, 0]), RECORDS)
 
 
 def expected(query: int, count: int) -> list[Hit]:
     return [
-        Hit(f"image-{place}", score, "image", {"n": place}, file(place))
-        for score, place in zip(SCORES[query].tolist(), PLACES[query].tolist(), strict=True)
+        Hit(f"image-{position}", score, "image", {"n": position}, file(position))
+        for score, position in zip(SCORES[query].tolist(), POSITIONS[query].tolist(), strict=True)
     ][:count]
 
 
@@ -46,12 +49,12 @@ def test_they_equal_lists(answers: Answers) -> None:
     assert answers == lists
     assert lists == answers
     assert answers != lists[:2]
-    assert answers == Answers(SCORES, PLACES, np.array([3, 2, 0]), KEEPER)
+    assert answers == Answers(SCORES, POSITIONS, np.array([3, 2, 0]), RECORDS)
     assert answers[0] == expected(0, 3) != answers[1]
     assert answers != "text"
     assert [list(hits) for hits in answers] == lists
     assert repr(answers) == repr(lists)
-    whole = Answers(SCORES[:1], PLACES[:1], None, KEEPER)
+    whole = Answers(SCORES[:1], POSITIONS[:1], None, RECORDS)
     assert whole == lists[:1]
 
 
@@ -78,7 +81,7 @@ def test_items_can_be_told_apart_before_they_are_read(answers: Answers) -> None:
     hits = answers[0]
     stored = list(hits.stored())
     assert [score for score, _ in stored] == [hit.score for hit in hits]
-    assert [hits.keeper.facts(one)[0] for _, one in stored] == [hit.id for hit in hits]
+    assert [hits.records.facts(one)[0] for _, one in stored] == [hit.id for hit in hits]
     assert len({one for _, one in [*stored, *answers[0].stored()]}) == 3
 
 

@@ -8,14 +8,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccal.retrieval.embedded import exact
+from ccal.retrieval import exact
+from ccal.retrieval.embedding import unit_vectors
+from tests.retrieval.conftest import rows
 
 
 def each(found: exact.Found) -> list[tuple[list[float], list[int]]]:
     """Cosines and positions of each query."""
     rows = []
     for query in range(len(found.cosines)):
-        cosines, at = found.more.get(query, (found.cosines[query], found.places[query]))
+        cosines, at = found.more.get(query, (found.cosines[query], found.positions[query]))
         rows.append((cosines[cosines > -np.inf].tolist(), at[cosines > -np.inf].tolist()))
     return rows
 
@@ -78,3 +80,22 @@ def test_blocks_and_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> No
         whole, each(exact.nearest(queries.numpy(), vectors.numpy(), 5)), strict=True
     ):
         assert sorted(a)[-5:] == sorted(b)[-5:]
+
+
+@pytest.mark.parametrize("dim", [1, 7, 128, 200])
+@pytest.mark.parametrize("held", [1 << 12, 1 << 19])
+def test_scores_depend_on_query_and_vector_only(
+    dim: int, held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exact, "_BYTES", held)
+    vectors = unit_vectors(rows(500, width=dim), dim, "vectors")
+    vectors[1::2] = vectors[::2]
+    queries = unit_vectors(rows(90, seed=1, width=dim), dim, "vectors")
+    everywhere = np.tile(np.arange(500), (90, 1))
+    together = exact.score(queries, vectors, everywhere)
+    assert (together[:, 1::2] == together[:, ::2]).all()
+    for query in range(0, 90, 17):
+        alone = exact.score(queries[query : query + 1], vectors, np.array([[7]]))
+        assert alone[0, 0] == together[query, 7]
+    wanted = queries.astype(np.float64) @ vectors.astype(np.float64).T
+    np.testing.assert_allclose(together, wanted, atol=2e-12)

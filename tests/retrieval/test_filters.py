@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from ccal import InputError
+from ccal.retrieval.backends.milvus.facets import facets, meets, milvus_condition
 from ccal.retrieval.filters import Where, conditions, postgres_condition, sqlite_condition
-from ccal.retrieval.milvus.facets import facets, meets, milvus_condition
 
 VALUES: list[Any] = [None, True, False, 0, 1, 1.0, -2.5, 7, "", "1", "red", "Rot", "é", "z'\"%s?"]
 ABSENT = object()

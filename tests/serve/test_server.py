@@ -203,7 +203,7 @@ def test_what_cannot_be_served(plain: Path, tmp_path: Path) -> None:
     index = plain / "photos.index"
     for arguments, words in (
         ([tmp_path / "nowhere"], "there is no such folder"),
-        ([tmp_path], "no truth.sqlite in it"),
+        ([tmp_path], "no items.sqlite in it"),
         ([index, "--host", "no.such.host.example"], "no address to listen on"),
         ([index, "--host", "203.0.113.7"], "Cannot listen"),
         ([index, "--token", "short"], "16 plain characters"),
@@ -232,10 +232,10 @@ def test_an_index_whose_model_is_gone(photos: Path, tmp_path: Path) -> None:
 
 def test_a_damaged_index(plain: Path, tmp_path: Path) -> None:
     shutil.copytree(plain / "photos.index", tmp_path / "i")
-    (tmp_path / "i" / "truth.sqlite").write_bytes(b"no database" * 1000)
+    (tmp_path / "i" / "items.sqlite").write_bytes(b"no database" * 1000)
     outcome = invoke("serve", tmp_path / "i", "--port", "0")
     assert outcome.code == 2
-    assert "truth.sqlite" in outcome.err
+    assert "items.sqlite" in outcome.err
 
 
 def test_an_index_that_is_damaged_while_it_is_served(
@@ -246,7 +246,7 @@ def test_an_index_that_is_damaged_while_it_is_served(
 
     with serve(open_collection(tmp_path / "copy")).client() as client:
         assert client.get("/ready").status_code == 200
-        truth = tmp_path / "copy" / "photos.index" / "truth.sqlite"
+        truth = tmp_path / "copy" / "photos.index" / "items.sqlite"
         truth.write_bytes(b"x" * truth.stat().st_size)
         time.sleep(1.1)
         answer = client.post("/api/search", json={"text": "red"})

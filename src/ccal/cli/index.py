@@ -195,7 +195,7 @@ def is_image(model: DualEncoder, modality: str) -> bool:
 
 
 def _exists(location: str) -> bool:
-    from ccal.retrieval.home import exists
+    from ccal.retrieval.backends import exists
 
     return exists(location)
 

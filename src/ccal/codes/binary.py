@@ -18,8 +18,8 @@ from ccal.codes.ranking import HeadTraining, train_heads, train_through
 from ccal.codes.saving import read_heads, write_heads
 from ccal.errors import InputError
 from ccal.model import DualEncoder
-from ccal.retrieval.errors import OtherModelError
-from ccal.retrieval.fingerprint import fingerprint
+from ccal.retrieval.embedding import fingerprint
+from ccal.retrieval.items import OtherModelError
 
 __all__ = ["BinaryCodes", "Kind"]
 

@@ -13,8 +13,8 @@ from ccal.music import SheetAudioStore, Tune, build_store, collection
 from ccal.music.library import OtherTunesError, TuneLibrary
 from ccal.music.library_files import MANIFEST
 from ccal.music.tunes import COLLECTIONS
-from ccal.retrieval.errors import DamagedIndexError
-from ccal.retrieval.fingerprint import fingerprint
+from ccal.retrieval.embedding import fingerprint
+from ccal.retrieval.items import DamagedIndexError
 
 __all__ = ["default_folder", "default_library", "default_model", "held_out_tunes", "library_of"]
 

@@ -32,10 +32,9 @@ from ccal.music.recordings import Recording, level_of, listen, moments
 from ccal.music.sound import RENDER_RATE
 from ccal.music.staff_pictures import Picture, read_staff, spots, staff_picture
 from ccal.optional import require
-from ccal.retrieval.embedded.exact import nearest
-from ccal.retrieval.embedding import unit_vectors
-from ccal.retrieval.errors import OtherModelError
-from ccal.retrieval.fingerprint import fingerprint
+from ccal.retrieval.embedding import fingerprint, unit_vectors
+from ccal.retrieval.exact import nearest
+from ccal.retrieval.items import OtherModelError
 
 __all__ = ["OtherTunesError", "Snippet", "TuneLibrary", "TuneMatch", "wav"]
 
@@ -250,7 +249,7 @@ class TuneLibrary:
         queries = unit_vectors(vectors, self._about["dim"], "vectors")
         found = nearest(queries, self.vectors[modality].copy(), k)
         answers = []
-        for cosines, rows in zip(found.cosines, found.places, strict=True):
+        for cosines, rows in zip(found.cosines, found.positions, strict=True):
             best = np.lexsort((rows, -cosines))[:k]
             answers.append([self._snippet(int(rows[at]), float(cosines[at])) for at in best])
         return answers

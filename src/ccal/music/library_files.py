@@ -22,7 +22,7 @@ from ccal.music.store import (
     read_manifest,
     verify_files,
 )
-from ccal.retrieval.errors import DamagedIndexError
+from ccal.retrieval.items import DamagedIndexError
 
 __all__ = ["read_about", "read_array", "verify", "write_array", "write_manifest", "writing"]
 

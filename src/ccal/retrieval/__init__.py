@@ -1,27 +1,29 @@
 """Retrieval: an index that belongs to its model.
 
-index        Index: build, open, add, remove, update, search
-searching    the half of Index that only asks
-items        what goes in (Item) and what comes out (Hit, Stats)
-filters      conditions on metadata
-fingerprint  the hash that binds an index to its model
-embedding    raw items and vectors as unit rows
-filling      items on their way into a home, a chunk at a time
-home         where an index lives: which one a location means
-embedded     the folder: SQLite holds the truth, memory-mapped files answer
-postgres     the database, by pgvector
-milvus       the distributed engine
-bound        the half of a home that knows its model
-hits         from items with their vectors to hits in their order
-answers      hits that are made when somebody looks at them
-refusals     what every home refuses, in the same words
-errors       an index that is damaged, in use, or of another model
+index      Index: build, open, add, remove, update, search
+items      Item, Hit, Stats, and the errors of an index
+embedding  raw items and vectors as unit rows; the fingerprint of a model
+filters    conditions on metadata
+exact      exact search by matrix products
+answers    hits that are made when somebody looks at them
+backends   where an index is kept: a folder, PostgreSQL, Milvus
+codes      binary codes
 """
 
-from ccal.retrieval.errors import DamagedIndexError, IndexInUseError, OtherModelError
-from ccal.retrieval.fingerprint import fingerprint
-from ccal.retrieval.index import Index
-from ccal.retrieval.items import Hit, Item, Stats
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ccal.retrieval.embedding import fingerprint
+    from ccal.retrieval.index import Index
+    from ccal.retrieval.items import (
+        DamagedIndexError,
+        Hit,
+        IndexInUseError,
+        Item,
+        OtherModelError,
+        Stats,
+    )
 
 __all__ = [
     "DamagedIndexError",
@@ -33,3 +35,13 @@ __all__ = [
     "Stats",
     "fingerprint",
 ]
+
+_MODULES = {"Index": "index", "fingerprint": "embedding"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(f"{__name__}.{_MODULES.get(name, 'items')}")
+    value = globals()[name] = getattr(module, name)
+    return value

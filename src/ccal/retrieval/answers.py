@@ -1,41 +1,42 @@
-"""Answers: hits that are made when somebody looks at them.
+"""Answers: the hits of a search, each made only when somebody looks at it.
 
-A batch of a thousand queries finds ten thousand hits, and most programs look at few of them, or at
-parts. So scores and places are kept as arrays, and what is known of an item stays where it is.
+A batch of a thousand queries finds ten thousand hits, and most programs look at few of them. So
+scores and positions are kept as arrays, and the item of a position is read on demand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ccal.retrieval.hits import Facts
 from ccal.retrieval.items import Hit
 
-__all__ = ["Answers", "Hits", "Keeper", "Stored"]
+__all__ = ["Answers", "Facts", "Hits", "Records", "Stored", "best", "scored"]
 
 T = TypeVar("T")
+Facts = tuple[str, str, Mapping[str, Any], str | None]
+"""The fields of an `Item`: id, modality, metadata, file."""
 Stored = tuple[str, bytes]
-"""An item's modality and the rest as it is kept; they are equal if all that is known is."""
+"""An item's modality and its other fields as stored bytes; equal for equal items."""
 
 
-class Keeper(Protocol):
-    """Knows the items in all places."""
+class Records(Protocol):
+    """The items by position."""
 
-    def stored(self, place: int) -> Stored:
-        """What is kept of the item in a place."""
+    def stored(self, position: int) -> Stored:
+        """The item at a position, as it is stored."""
         ...
 
     def facts(self, stored: Stored) -> Facts:
-        """The same, read."""
+        """The same, decoded."""
         ...
 
 
 class _Lazy(Sequence[T]):
-    """What a lazy sequence has in common with the list that it stands for."""
+    """What a lazy sequence shares with the list that it stands for."""
 
     __slots__ = ()
 
@@ -50,28 +51,29 @@ class _Lazy(Sequence[T]):
         return repr(list(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Another process has not what the places are in.
+        # Positions mean nothing in another process.
         return list, (list(self),)
 
 
 class Hits(_Lazy[Hit]):
-    """The hits of one query, the best first; behaves as a list of them that nobody changes.
+    """The hits of one query, the best first, as a list that cannot be changed.
 
-    Later changes of the index do not show.
+    They stay as they were found, whatever happens to the index later.
 
-    >>> from ccal.retrieval.embedded.records import Catalogue, Records
-    >>> known = Catalogue([Records("image", [b"bird\\0{}", b'dog\\0{"tame": true}\\0dog.jpg'])])
-    >>> hits = Hits(np.array([0.9, 0.5]), np.array([1, 0]), known)
+    >>> from ccal.retrieval.backends.folder.ranking import Catalogue, ShardRecords
+    >>> held = [b"bird\\0{}", b'dog\\0{"tame": true}\\0dog.jpg']
+    >>> records = Catalogue([ShardRecords("image", held)])
+    >>> hits = Hits(np.array([0.9, 0.5]), np.array([1, 0]), records)
     >>> [hit.id for hit in hits], hits[0].score, len(hits)
     (['dog', 'bird'], 0.9, 2)
     """
 
-    __slots__ = ("_places", "_scores", "keeper")
+    __slots__ = ("_positions", "_scores", "records")
 
     def __init__(
-        self, scores: NDArray[np.float64], places: NDArray[np.int64], keeper: Keeper
+        self, scores: NDArray[np.float64], positions: NDArray[np.int64], records: Records
     ) -> None:
-        self._scores, self._places, self.keeper = scores, places, keeper
+        self._scores, self._positions, self.records = scores, positions, records
 
     def __len__(self) -> int:
         return len(self._scores)
@@ -82,40 +84,40 @@ class Hits(_Lazy[Hit]):
     def __getitem__(self, number: slice) -> list[Hit]: ...
     def __getitem__(self, number: int | slice) -> Hit | list[Hit]:
         if isinstance(number, slice):
-            return list(Hits(self._scores[number], self._places[number], self.keeper))
-        return self._hit(float(self._scores[number]), int(self._places[number]))
+            return list(Hits(self._scores[number], self._positions[number], self.records))
+        return self._hit(float(self._scores[number]), int(self._positions[number]))
 
     def __iter__(self) -> Iterator[Hit]:
-        return map(self._hit, self._scores.tolist(), self._places.tolist())
+        return map(self._hit, self._scores.tolist(), self._positions.tolist())
 
     def stored(self) -> Iterator[tuple[float, Stored]]:
-        """Scores and items that are not read yet, for who knows some of them already."""
+        """Scores and stored items, for callers that have decoded some of them before."""
         return zip(
-            self._scores.tolist(), map(self.keeper.stored, self._places.tolist()), strict=True
+            self._scores.tolist(), map(self.records.stored, self._positions.tolist()), strict=True
         )
 
-    def _hit(self, score: float, place: int) -> Hit:
-        id, modality, metadata, file = self.keeper.facts(self.keeper.stored(place))
+    def _hit(self, score: float, position: int) -> Hit:
+        id, modality, metadata, file = self.records.facts(self.records.stored(position))
         return Hit(id, score, modality, metadata, file)
 
 
 class Answers(_Lazy[Hits]):
     """The hits of each query of a batch.
 
-    `scores` and `places` are (q, m), the best first; of query n the first `ends[n]` count, all of
-    them if `ends` is None.
+    `scores` and `positions` are (q, m), the best first. Query n has the first `ends[n]` of its row,
+    all of them if `ends` is None.
     """
 
-    __slots__ = ("_ends", "_keeper", "_places", "_scores")
+    __slots__ = ("_ends", "_positions", "_records", "_scores")
 
     def __init__(
         self,
         scores: NDArray[np.float64],
-        places: NDArray[np.int64],
+        positions: NDArray[np.int64],
         ends: NDArray[np.int64] | None,
-        keeper: Keeper,
+        records: Records,
     ) -> None:
-        self._scores, self._places, self._ends, self._keeper = scores, places, ends, keeper
+        self._scores, self._positions, self._ends, self._records = scores, positions, ends, records
 
     def __len__(self) -> int:
         return len(self._scores)
@@ -127,7 +129,25 @@ class Answers(_Lazy[Hits]):
     def __getitem__(self, number: int | slice) -> Hits | list[Hits]:
         if isinstance(number, slice):
             return [self[n] for n in range(*number.indices(len(self)))]
-        scores, places = self._scores[number], self._places[number]
+        scores, positions = self._scores[number], self._positions[number]
         if self._ends is not None:
-            scores, places = scores[: self._ends[number]], places[: self._ends[number]]
-        return Hits(scores, places, self._keeper)
+            scores, positions = scores[: self._ends[number]], positions[: self._ends[number]]
+        return Hits(scores, positions, self._records)
+
+
+def scored(query: Any, facts: Sequence[Facts], vectors: Sequence[Any]) -> list[Hit]:
+    """Hits of one query (d,) with their cosines in float64, as every backend gives them.
+
+    A server computes in float32, each in its own order; so its scores only choose candidates.
+    """
+    if not facts:
+        return []
+    rows = np.stack([np.asarray(vector, np.float32) for vector in vectors]).astype(np.float64)
+    cosines = (rows * query.astype(np.float64)).sum(1).round(12).tolist()
+    pairs = zip(facts, cosines, strict=True)
+    return [Hit(id, cosine, kind, about, file) for (id, kind, about, file), cosine in pairs]
+
+
+def best(hits: Iterable[Hit], k: int) -> list[Hit]:
+    """The k hits of the highest cosines, equal ones in the order of their ids."""
+    return sorted(hits, key=lambda hit: (-hit.score, hit.id))[:k]

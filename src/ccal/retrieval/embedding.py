@@ -1,29 +1,67 @@
-"""Raw items and vectors as rows of length 1, as every home keeps them."""
+"""From raw items to unit vectors: embedding in chunks, and the fingerprint of the model."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from ccal.cca import CCALayer
-from ccal.encoders import LinearTower
+from ccal.encoders import LinearTower, front_end_config, tower_config
 from ccal.errors import InputError
-from ccal.model import DualEncoder
+from ccal.model import DualEncoder, Items
 from ccal.ranks import unit_rows
-from ccal.retrieval.home import Vectors
+from ccal.retrieval.backends.base import Batches, Vectors
+from ccal.retrieval.items import Item
 
-__all__ = ["as_batch", "embed", "unit_vectors", "width"]
+__all__ = ["as_batch", "embed", "embed_items", "fingerprint", "unit_vectors", "width"]
 
+Progress = Callable[[int, int], None]
+
+_CHUNK = 4096
+# Squared lengths beyond this and its inverse are computed anew, as they overflow or vanish.
 _TINY = 1e-200
 
 
+def fingerprint(model: DualEncoder) -> str:
+    """SHA-256 of all that a model's embeddings depend on, as 64 hexadecimal digits.
+
+    Covers the configuration, the front ends with their vocabularies, and every weight and buffer:
+    towers, projections, the bank of the hub correction. A saved and loaded model keeps its
+    fingerprint, on any device.
+
+    >>> from ccal.encoders import DenseTower
+    >>> model = DualEncoder(dim=2, projection="none", a=DenseTower(3, 2), b=DenseTower(3, 2))
+    >>> before = fingerprint(model)
+    >>> _ = model.towers["a"].apply(lambda m: [p.data.add_(1) for p in m.parameters()])
+    >>> before == fingerprint(model), len(before)
+    (False, 64)
+    """
+    config = {
+        "dim": model.dim,
+        "projection": model.projection_type,
+        "cca": model.cca_arguments,
+        "towers": {name: _tower(tower) for name, tower in model.towers.items()},
+        "order": list(model.modalities),
+        "front_ends": {n: front_end_config(f) for n, f in model.front_ends.items()},
+        "hubs": model.hubs and model.hubs.config(),
+    }
+    digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
+    for name, tensor in sorted(model.state_dict().items()):
+        values = tensor.detach().cpu().contiguous()
+        digest.update(json.dumps([name, str(values.dtype), list(values.shape)]).encode())
+        digest.update(values.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
 def width(model: DualEncoder, dims: int | None) -> int:
-    """Columns of the vectors of a model that are cut to the leading `dims`, if given."""
+    """Columns of the vectors of a model, cut to the leading `dims` if given."""
     _check_dims(model, dims)
     return (dims or _whole(model)) + (0 if model.hubs is None else 4)
 
@@ -41,6 +79,37 @@ def embed(
     return unit_vectors(embedded, width(model, dims), f"the embedding of {modality}")
 
 
+def embed_items(
+    model: DualEncoder,
+    dims: int | None,
+    items: Sequence[Item],
+    raw: Items | Callable[[Sequence[Item]], Items],
+    batch_size: int,
+    progress: Progress | None,
+) -> Batches:
+    """Items with their vectors, in chunks of one modality each.
+
+    `raw` are the raw items, or a function that reads those of some items; `progress` is told how
+    many are done.
+    """
+
+    def batches() -> Iterator[tuple[Sequence[Item], Vectors]]:
+        start = 0
+        while start < len(items):
+            stop = min(start + _CHUNK, len(items))
+            modality = items[start].modality
+            while items[stop - 1].modality != modality:
+                stop -= 1
+            chunk = items[start:stop]
+            content = raw(chunk) if callable(raw) else raw[start:stop]
+            yield chunk, embed(model, modality, content, dims, batch_size)
+            start = stop
+            if progress is not None:
+                progress(start, len(items))
+
+    return batches()
+
+
 def unit_vectors(vectors: Any, dim: int, name: str) -> Vectors:
     """Vectors (n, dim) or (dim,) as float32 rows of length 1; other widths, NaN and 0 are refused.
 
@@ -51,13 +120,13 @@ def unit_vectors(vectors: Any, dim: int, name: str) -> Vectors:
         try:
             given = vectors.numpy()
         except (RuntimeError, TypeError):
-            # On another device, with a gradient, or bfloat16, which NumPy has not.
+            # On another device, with a gradient, or bfloat16, which NumPy lacks.
             given = vectors.detach().cpu().double().numpy()
     else:
         given = np.asarray(vectors)
         if given.dtype.kind not in "fiu":
             raise InputError(f"{name} must be numbers, got {given.dtype}.")
-    # In float64, so that a vector becomes the same row in whatever form it comes.
+    # In float64, so that a vector becomes the same row whatever its type.
     rows = np.array(given, np.float64, order="C", ndmin=2)
     if rows.ndim != 2 or rows.shape[1] != dim:
         raise InputError(
@@ -65,20 +134,8 @@ def unit_vectors(vectors: Any, dim: int, name: str) -> Vectors:
         )
     squares = np.einsum("nd,nd->n", rows, rows)
     if not len(rows) or not (squares.min() > _TINY and squares.max() < 1 / _TINY):
-        return _far_from_one(rows, name)
+        return _extreme_unit_vectors(rows, name)
     unit: Vectors = (rows / np.sqrt(squares)[:, None]).astype(np.float32)
-    return unit
-
-
-def _far_from_one(rows: NDArray[np.float64], name: str) -> Vectors:
-    """Unit rows where squares overflow or vanish, or there are NaN or rows of zeros to refuse."""
-    unit: Vectors = unit_rows(torch.from_numpy(rows), name).float().numpy()
-    zero = np.flatnonzero((unit == 0).all(1))
-    if len(zero):
-        raise InputError(
-            f"{name} is zero in {len(zero)} of {len(unit)} rows, first in row {zero[0]} "
-            "(counted from 0): what has no direction has no cosine."
-        )
     return unit
 
 
@@ -98,8 +155,20 @@ def as_batch(query: Any) -> tuple[Any, bool]:
     return [query], False
 
 
+def _extreme_unit_vectors(rows: NDArray[np.float64], name: str) -> Vectors:
+    """Unit rows where squared lengths overflow or vanish; NaN and rows of zeros are refused."""
+    unit: Vectors = unit_rows(torch.from_numpy(rows), name).float().numpy()
+    zero = np.flatnonzero((unit == 0).all(1))
+    if len(zero):
+        raise InputError(
+            f"{name} is zero in {len(zero)} of {len(unit)} rows, first in row {zero[0]} "
+            "(counted from 0): a vector without direction has no cosine."
+        )
+    return unit
+
+
 def _leading(embedded: Tensor, model: DualEncoder, dims: int) -> Tensor:
-    """The first columns, made as long as all were, and what corrects for hubs as it is."""
+    """The first `dims` columns, as long as all were, and the columns of the hub correction."""
     # The canonical part keeps its share of the length, so that the hub columns keep theirs.
     whole, hubs = embedded[:, : _whole(model)], embedded[:, _whole(model) :]
     part = whole[:, :dims]
@@ -109,10 +178,10 @@ def _leading(embedded: Tensor, model: DualEncoder, dims: int) -> Tensor:
 
 
 def _check_dims(model: DualEncoder, dims: int | None) -> None:
-    """Only canonical dimensions come in an order in which the last ones matter least."""
+    """Refuse to cut vectors whose last dimensions do not matter least."""
     if dims is None:
         return
-    # Linear towers start as linear CCA, whose order training on keeps.
+    # Linear towers start as linear CCA, and further training keeps its order.
     towers = all(isinstance(tower, LinearTower) for tower in model.towers.values())
     projection = model.projection
     canonical = isinstance(projection, CCALayer) and projection.coordinates == "canonical"
@@ -126,5 +195,13 @@ def _check_dims(model: DualEncoder, dims: int | None) -> None:
 
 
 def _whole(model: DualEncoder) -> int:
-    """Columns of embeddings without those that correct for hubs."""
+    """Columns of embeddings without those of the hub correction."""
     return model.projection.k if isinstance(model.projection, CCALayer) else model.dim
+
+
+def _tower(tower: nn.Module) -> dict[str, Any]:
+    """The configuration of a tower; for one that cannot be saved, its structure."""
+    try:
+        return tower_config(tower)
+    except InputError:
+        return {"structure": repr(tower)}

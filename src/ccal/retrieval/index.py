@@ -3,42 +3,52 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any, Self
 
+from ccal.bounds import Options, Whole, check
 from ccal.errors import InputError
 from ccal.model import DualEncoder, Items
-from ccal.retrieval.embedding import embed, unit_vectors, width
-from ccal.retrieval.filling import Progress, Read, chunks_of, embedded, everything_in
-from ccal.retrieval.fingerprint import fingerprint
-from ccal.retrieval.home import create_home, open_home
+from ccal.retrieval.backends import create_backend, open_backend
+from ccal.retrieval.backends.base import Backend, Vectors
+from ccal.retrieval.embedding import (
+    Progress,
+    as_batch,
+    embed,
+    embed_items,
+    fingerprint,
+    unit_vectors,
+    width,
+)
+from ccal.retrieval.filters import Where, conditions
 from ccal.retrieval.items import (
     Binding,
-    Change,
+    Hit,
     Item,
+    OtherModelError,
+    Stats,
     StorageType,
-    check_files,
     check_ids,
-    check_metadata,
+    make_changes,
     make_items,
 )
-from ccal.retrieval.searching import Searching, check_modality
 
 __all__ = ["Index"]
 
 Location = str | os.PathLike[str]
+Metadata = Sequence[Mapping[str, Any]]
 
 
-class Index(Searching):
+class Index:
     """Items with an id, a modality, metadata and perhaps a file, and their vectors.
 
     An index belongs to the model that made it and refuses any other. A location is a folder,
     `postgresql://user@host/database?table=name`, or `milvus://host:19530/name`. Scores are cosines;
-    the best come first, equal ones in the order of their ids. Every change is complete and safe on
-    disk when its method returns, and happens as a whole or not at all. One process writes at a
-    time, any number search.
+    the best come first, equal ones in the order of their ids. A change is safe when its method
+    returns. In a folder and in PostgreSQL it happens as a whole or not at all, and one process
+    writes at a time; docs/retrieval.md says what Milvus promises. Any number of processes search.
 
     >>> import tempfile, torch
     >>> from ccal.encoders import DenseTower
@@ -53,6 +63,9 @@ class Index(Searching):
     >>> index.close(); folder.cleanup()
     """
 
+    def __init__(self, backend: Backend, model: DualEncoder | None) -> None:
+        self._backend, self._model = backend, model
+
     @classmethod
     def build(
         cls,
@@ -62,7 +75,7 @@ class Index(Searching):
         *,
         modality: str,
         ids: Sequence[str] | None = None,
-        metadata: Sequence[Mapping[str, Any]] | None = None,
+        metadata: Metadata | None = None,
         files: Sequence[Location] | None = None,
         dtype: StorageType = "float32",
         dims: int | None = None,
@@ -73,7 +86,7 @@ class Index(Searching):
         batch_size: int = 1024,
         progress: Progress | None = None,
     ) -> Self:
-        """Make an index of items as `model.encode` takes them; none yet is fine, too.
+        """Make an index of items as `model.encode` takes them; there may be none yet.
 
         Args:
             modality: which of the model's two the items are of; `add` adds those of the other.
@@ -89,10 +102,8 @@ class Index(Searching):
             replace: build anew what is there, in one step, as with a newer model.
             progress: called with the number of items done and their total.
         """
-        if dtype not in ("float32", "float16"):
-            raise InputError(f'dtype must be "float32" or "float16", got {dtype!r}.')
-        if approximate_from < 1:
-            raise InputError(f"approximate_from must be 1 or more, got {approximate_from}.")
+        check("dtype", dtype, Options("float32", "float16"))
+        check("approximate_from", approximate_from, Whole(at_least=1))
         if codes is not None and (codes < 8 or codes % 8):
             raise InputError(f"codes must be a positive multiple of 8 bits, got {codes}.")
         binding = Binding(
@@ -105,19 +116,18 @@ class Index(Searching):
             approximate_from,
             codes,
         )
-        check_modality(modality, binding)
+        binding.check_modality(modality)
         ids = _numbered(modality, 1, len(items)) if ids is None else ids
         new = make_items(modality, len(items), ids, metadata, files)
-        chunks = chunks_of(new, lambda start, stop: items[start:stop])
-        batches = embedded(model, dims, chunks, len(new), batch_size, progress)
-        return cls(create_home(location, binding, batches, replace=replace), model)
+        batches = embed_items(model, dims, new, items, batch_size, progress)
+        return cls(create_backend(location, binding, batches, replace=replace), model)
 
     @classmethod
     def rebuild(
         cls,
         location: Location,
         model: DualEncoder,
-        read: Read,
+        read: Callable[[Sequence[Item]], Items],
         *,
         model_folder: Location | None = None,
         batch_size: int = 1024,
@@ -129,10 +139,13 @@ class Index(Searching):
         changes that others make meanwhile are lost.
 
         Args:
-            read: gives what items of one modality are, such as the images of their files.
+            read: gives the raw items of some items of one modality, such as the images of their
+                files.
         """
-        old, items = everything_in(location)
-        binding = replace(
+        with cls.open(location) as opened:
+            old = opened.binding
+            items = opened.get([id for name in old.modalities for id in opened.ids(name)])
+        binding = replaced(
             old,
             fingerprint=fingerprint(model),
             modalities=model.modalities,
@@ -140,15 +153,14 @@ class Index(Searching):
             model_folder=_absolute(model_folder),
         )
         for item in items:
-            check_modality(item.modality, binding)
-        chunks = chunks_of(items, lambda start, stop: read(items[start:stop]))
-        batches = embedded(model, old.dims, chunks, len(items), batch_size, progress)
-        return cls(create_home(location, binding, batches, replace=True), model)
+            binding.check_modality(item.modality)
+        batches = embed_items(model, old.dims, items, read, batch_size, progress)
+        return cls(create_backend(location, binding, batches, replace=True), model)
 
     @classmethod
     def open(cls, location: Location, model: DualEncoder | None = None) -> Self:
-        """Open an index; without its model, by vectors and ids only."""
-        index = cls(open_home(location), None)
+        """Open an index; without its model it is searched by vectors and ids only."""
+        index = cls(open_backend(location), None)
         if model is not None:
             try:
                 index.bind(model)
@@ -157,13 +169,30 @@ class Index(Searching):
                 raise
         return index
 
+    def bind(self, model: DualEncoder) -> None:
+        """Let this model embed from now on; it must be the one that made the index."""
+        found, binding = fingerprint(model), self.binding
+        if found != binding.fingerprint:
+            where = f", saved in {binding.model_folder}" if binding.model_folder else ""
+            raise OtherModelError(
+                f"{self._backend.location} was made by another model (fingerprint "
+                f"{binding.fingerprint[:12]}{where}; this one has {found[:12]}). Their embeddings "
+                "cannot be compared: open it with its own model, or build it anew with this one."
+            )
+        self._model = model
+
+    @property
+    def binding(self) -> Binding:
+        """The model the index belongs to, and the form of its vectors."""
+        return self._backend.binding
+
     def add(
         self,
         modality: str,
         items: Items,
         *,
         ids: Sequence[str] | None = None,
-        metadata: Sequence[Mapping[str, Any]] | None = None,
+        metadata: Metadata | None = None,
         files: Sequence[Location] | None = None,
         batch_size: int = 1024,
         progress: Progress | None = None,
@@ -171,9 +200,9 @@ class Index(Searching):
         """Embed and add items; returns their ids."""
         model = self._needed_model("add raw items", "add_vectors")
         new = self._new_items(modality, len(items), ids, metadata, files)
-        chunks = chunks_of(new, lambda start, stop: items[start:stop])
         dims = self.binding.dims
-        self._home.insert(embedded(model, dims, chunks, len(new), batch_size, progress))
+        batches = embed_items(model, dims, new, items, batch_size, progress)
+        self._backend.insert(batches)
         return [item.id for item in new]
 
     def add_vectors(
@@ -182,39 +211,36 @@ class Index(Searching):
         vectors: Any,
         *,
         ids: Sequence[str] | None = None,
-        metadata: Sequence[Mapping[str, Any]] | None = None,
+        metadata: Metadata | None = None,
         files: Sequence[Location] | None = None,
     ) -> list[str]:
         """Add items by embeddings (n, dim) that the index's model made; returns their ids."""
         rows = unit_vectors(vectors, self.binding.dim, "vectors")
         new = self._new_items(modality, len(rows), ids, metadata, files)
-        self._home.insert([(new, rows)])
+        self._backend.insert([(new, rows)])
         return [item.id for item in new]
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Take items out; an id that is not there refuses all."""
+        """Remove items; if one of the ids does not exist, nothing is removed."""
         check_ids(ids)
-        self._home.remove(ids)
+        self._backend.remove(ids)
 
     def update(
         self,
         ids: Sequence[str],
         items: Items | None = None,
         *,
-        metadata: Sequence[Mapping[str, Any]] | None = None,
+        metadata: Metadata | None = None,
         files: Sequence[Location] | None = None,
     ) -> None:
         """Give items of one modality new content, metadata or files; what is not given stays."""
-        check_ids(ids)
-        for name, given in (("items", items), ("metadata", metadata), ("files", files)):
-            if given is not None and len(given) != len(ids):
-                raise InputError(f"{name} has {len(given)} entries for {len(ids)} ids.")
-        for number, entry in enumerate(metadata or ()):
-            check_metadata(entry, f"metadata[{number}]")
+        changes = make_changes(ids, metadata, files)
         vectors = None
         if items is not None:
+            if len(items) != len(ids):
+                raise InputError(f"items has {len(items)} entries for {len(ids)} ids.")
             model = self._needed_model("update raw items", "remove and add_vectors")
-            modalities = {item.modality for item in self._home.items(ids)}
+            modalities = {item.modality for item in self._backend.items(ids)}
             if len(modalities) > 1:
                 raise InputError(
                     f"The items to update are of {' and '.join(sorted(modalities))}; update one "
@@ -222,23 +248,155 @@ class Index(Searching):
                 )
             for modality in modalities:
                 vectors = embed(model, modality, items, self.binding.dims)
-        paths = [None] * len(ids) if files is None else check_files(files)
-        facts = [None] * len(ids) if metadata is None else metadata
-        rows = zip(ids, facts, paths, strict=True)
-        self._home.change([Change(*row) for row in rows], vectors)
+        self._backend.change(changes, vectors)
+
+    def search(
+        self,
+        *,
+        k: int = 10,
+        within: str | None = None,
+        where: Where | None = None,
+        exact: bool = False,
+        **query: Any,
+    ) -> Any:
+        """The k nearest items of a query, given by the name of its modality.
+
+        One query, as in `search(text="a small yellow bird")`, gives a sequence of hits; a batch (a
+        list or an array of at least two dimensions) gives a sequence of such sequences. Hits show
+        the index as it was during the search, whenever they are looked at.
+
+        Args:
+            within: the modality to search in; the other one if the index has it, else its own.
+            where: conditions on metadata, see `ccal.retrieval.filters.conditions`.
+            exact: no approximation, however large the index is.
+        """
+        if len(query) != 1:
+            x, y = self.binding.modalities
+            given = f"got {', '.join(query)}" if query else "got none"
+            raise InputError(f"search takes one query, as {x}=... or {y}=...; {given}.")
+        ((modality, data),) = query.items()
+        self.binding.check_modality(modality)
+        model = self._needed_model("search by raw queries", "search_vectors or search_like")
+        batch, several = as_batch(data)
+        vectors = embed(model, modality, batch, self.binding.dims)
+        found = self._search(vectors, self._within(within, modality), k, where, exact)
+        return found if several else found[0]
+
+    def search_vectors(
+        self,
+        vectors: Any,
+        *,
+        k: int = 10,
+        within: str | None = None,
+        where: Where | None = None,
+        exact: bool = False,
+    ) -> Any:
+        """The k nearest items of embeddings (dim,) or (n, dim), in all modalities by default."""
+        rows = unit_vectors(vectors, self.binding.dim, "vectors")
+        scope = self.binding.modalities if within is None else self._within(within, within)
+        found = self._search(rows, scope, k, where, exact)
+        shape = getattr(vectors, "shape", None)
+        several = len(shape) > 1 if shape is not None else isinstance(vectors[0], Sequence)
+        return found if several else found[0]
+
+    def search_like(
+        self,
+        id: str,
+        *,
+        k: int = 10,
+        within: str | None = None,
+        where: Where | None = None,
+        exact: bool = False,
+    ) -> list[Hit]:
+        """The k nearest items of an item in the index, without that item itself."""
+        (item,) = self._backend.items([id])
+        vectors = unit_vectors(self._backend.vectors([id]), self.binding.dim, "vectors")
+        scope = self._within(within, item.modality)
+        hits = self._search(vectors, scope, k + 1, where, exact)[0]
+        return [hit for hit in hits if hit.id != id][:k]
+
+    def get(self, ids: Sequence[str]) -> list[Item]:
+        """Items by their ids."""
+        check_ids(ids)
+        return self._backend.items(ids)
+
+    def vectors(self, ids: Sequence[str]) -> Vectors:
+        """Vectors (n, dim) of items, as they are stored."""
+        check_ids(ids)
+        return self._backend.vectors(ids)
+
+    def ids(self, modality: str | None = None) -> list[str]:
+        """All ids, in the order in which they were added."""
+        return self._backend.ids(modality)
+
+    def count(self, modality: str | None = None) -> int:
+        """The number of items."""
+        counts = self._backend.counts()
+        return sum(counts.values()) if modality is None else counts.get(modality, 0)
+
+    def stats(self) -> Stats:
+        """The index in numbers."""
+        backend, bound = self._backend, self.binding
+        form = (bound.dim, bound.dtype, bound.fingerprint, bound.model_folder)
+        return Stats(backend.location, backend.kind, backend.counts(), *form, backend.details())
+
+    def check(self) -> None:
+        """Read everything; damage is repaired, or refused with its name."""
+        self._backend.check()
+
+    def close(self) -> None:
+        """Close files and connections, which lets others write."""
+        self._backend.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _new_items(
         self,
         modality: str,
         count: int,
         ids: Sequence[str] | None,
-        metadata: Sequence[Mapping[str, Any]] | None,
+        metadata: Metadata | None,
         files: Sequence[Location] | None,
     ) -> list[Item]:
-        check_modality(modality, self.binding)
+        self.binding.check_modality(modality)
         if ids is None:
-            ids = _numbered(modality, self._home.next_number(), count)
+            ids = _numbered(modality, self._backend.next_number(), count)
         return make_items(modality, count, ids, metadata, files)
+
+    def _needed_model(self, purpose: str, instead: str) -> DualEncoder:
+        if self._model is None:
+            raise InputError(
+                f"The index was opened without its model, which it takes to {purpose}. Open it "
+                f"with Index.open(location, model), or use {instead}."
+            )
+        return self._model
+
+    def _within(self, within: str | None, modality: str) -> tuple[str, ...]:
+        """Where a query of a modality is searched: by default in the other one, if it has items."""
+        if within is not None:
+            self.binding.check_modality(within)
+            return (within,)
+        held = self._backend.counts()
+        others = [name for name in self.binding.modalities if name != modality and name in held]
+        return (others[0] if others else modality,)
+
+    def _search(
+        self, vectors: Vectors, scope: Sequence[str], k: int, where: Where | None, exact: bool
+    ) -> Sequence[Sequence[Hit]]:
+        check("k", k, Whole(at_least=1))
+        found = self._backend.search(vectors, scope, k, conditions(where or {}), exact)
+        if not any(found):
+            held = self._backend.counts()
+            if not any(name in held for name in scope):
+                what = " or ".join(scope) + " items" if held else "items"
+                raise InputError(
+                    f"{self._backend.location} has no {what}; add some before you search."
+                )
+        return found
 
 
 def _absolute(folder: Location | None) -> str | None:

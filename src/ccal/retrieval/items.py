@@ -1,4 +1,4 @@
-"""What an index holds, what it answers, and what it is bound to."""
+"""What goes into an index and comes out of it, and the errors that all backends share."""
 
 from __future__ import annotations
 
@@ -6,29 +6,49 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from ccal.errors import InputError
+from ccal.errors import CcalError, InputError
 
 __all__ = [
     "Binding",
     "Change",
+    "DamagedIndexError",
     "Hit",
+    "IndexInUseError",
     "Item",
+    "OtherModelError",
     "Stats",
     "StorageType",
-    "check_files",
     "check_ids",
-    "check_metadata",
+    "id_taken",
+    "in_order",
+    "in_use",
+    "is_an_index",
+    "make_changes",
     "make_items",
+    "no_index",
 ]
 
+T = TypeVar("T")
 StorageType = Literal["float32", "float16"]
+
+
+class DamagedIndexError(CcalError):
+    """A file that cannot be restored from others is damaged; the message names it."""
+
+
+class IndexInUseError(CcalError):
+    """Another process, or another `Index` of this one, is writing to the index."""
+
+
+class OtherModelError(InputError):
+    """The index was made by another model, so that embeddings cannot be compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What is known of an indexed thing besides its vector."""
+    """An indexed thing, without its vector."""
 
     id: str
     modality: str
@@ -49,7 +69,7 @@ class Hit:
 
 @dataclass(frozen=True)
 class Change:
-    """New content for an item that is there; what is None stays."""
+    """New content for an item of the index; what is None stays."""
 
     id: str
     metadata: Mapping[str, Any] | None = None
@@ -60,10 +80,15 @@ class Change:
 class Binding:
     """The model an index belongs to, and the form of its vectors.
 
-    `dim` is the width of the vectors, `dims` the number of leading canonical dimensions they were
-    cut to (None for all), `model_folder` where the model was when the index was built. `codes` are
-    the bits of binary codes that choose candidates from `approximate_from` vectors on, None if
-    cells do.
+    Attributes:
+        fingerprint: of the model.
+        modalities: the model's two.
+        dim: width of the vectors.
+        dtype: how vectors are stored.
+        dims: number of leading canonical dimensions the vectors were cut to, None for all.
+        model_folder: where the model was when the index was built.
+        approximate_from: number of vectors from which search is approximate.
+        codes: bits of the binary codes that then choose candidates; None if cells do.
     """
 
     fingerprint: str
@@ -75,13 +100,19 @@ class Binding:
     approximate_from: int = 200_000
     codes: int | None = None
 
+    def check_modality(self, modality: str) -> None:
+        """Refuse a modality that the model does not have."""
+        if modality not in self.modalities:
+            x, y = self.modalities
+            raise InputError(f"The index is of {x} and {y}; it has no {modality!r}.")
+
     def is_space_of(self, other: Binding) -> bool:
         """Whether vectors of the one can be compared with vectors of the other."""
         mine, others = ((b.fingerprint, b.dim, b.dims) for b in (self, other))
         return mine == others
 
     def to_json(self) -> str:
-        """As text, for any home to keep."""
+        """As text, for any backend to keep."""
         return json.dumps({**self.__dict__, "modalities": list(self.modalities)})
 
     @classmethod
@@ -93,10 +124,10 @@ class Binding:
 
 @dataclass(frozen=True)
 class Stats:
-    """An index in numbers; `details` are its home's own, such as segments and bytes."""
+    """An index in numbers; `details` are its backend's own, such as segments and bytes."""
 
     location: str
-    home: str
+    backend: str
     counts: Mapping[str, int]
     dim: int
     dtype: str
@@ -112,25 +143,32 @@ def make_items(
     metadata: Sequence[Mapping[str, Any]] | None,
     files: Sequence[str | os.PathLike[str]] | None,
 ) -> list[Item]:
-    """Items of one modality, checked: as many of everything, ids different and not empty.
+    """Items of one modality; wrong numbers of entries, ids and metadata are refused.
 
     >>> make_items("image", 1, ["a"], [{"colour": "red"}], None)
     [Item(id='a', modality='image', metadata={'colour': 'red'}, file=None)]
     """
+    _check_lengths(f"{count} items", count, ids=ids, metadata=metadata, files=files)
+    checked = make_changes(ids, metadata, files)
+    return [Item(c.id, modality, dict(c.metadata or {}), c.file) for c in checked]
+
+
+def make_changes(
+    ids: Sequence[str],
+    metadata: Sequence[Mapping[str, Any]] | None,
+    files: Sequence[str | os.PathLike[str]] | None,
+) -> list[Change]:
+    """Changes of items; wrong numbers of entries, ids and metadata are refused."""
     check_ids(ids)
-    for name, values in (("ids", ids), ("metadata", metadata), ("files", files)):
-        if values is not None and len(values) != count:
-            raise InputError(f"{name} has {len(values)} entries for {count} items.")
-    for number, entry in enumerate(metadata or ()):
-        check_metadata(entry, f"metadata[{number}]")
-    facts: Sequence[Mapping[str, Any]] = [{}] * count if metadata is None else metadata
-    paths = [None] * count if files is None else check_files(files)
-    rows = zip(ids, facts, paths, strict=True)
-    return [Item(id, modality, dict(fact), path) for id, fact, path in rows]
+    _check_lengths(f"{len(ids)} ids", len(ids), metadata=metadata, files=files)
+    _check_metadata(metadata)
+    facts = [None] * len(ids) if metadata is None else metadata
+    paths = [None] * len(ids) if files is None else _check_files(files)
+    return [Change(*row) for row in zip(ids, facts, paths, strict=True)]
 
 
 def check_ids(ids: Sequence[str]) -> None:
-    """Ids are different, non-empty strings."""
+    """Refuse ids that are not different, non-empty strings."""
     if isinstance(ids, str):
         raise InputError(f"ids must be a list, got the one string {ids!r}.")
     seen = set()
@@ -143,20 +181,77 @@ def check_ids(ids: Sequence[str]) -> None:
         seen.add(id)
 
 
-def check_metadata(entry: Any, name: str) -> None:
-    """Metadata are JSON objects."""
-    if not isinstance(entry, Mapping):
-        raise InputError(f"{name} must be a mapping, got a {type(entry).__name__}.")
-    try:
-        text = json.dumps(dict(entry), allow_nan=False, ensure_ascii=False)
-        text.encode()
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} cannot be kept as JSON: {error}.") from error
-    if "\\u0000" in text:
-        raise InputError(f"{name} has a NUL character, which databases cannot keep.")
+def in_order(ids: Sequence[str], found: Mapping[str, T]) -> list[T]:
+    """The value of each id; an id without one is refused.
+
+    >>> in_order(["b", "a"], {"a": 1, "b": 2})
+    [2, 1]
+    """
+    for id in ids:
+        if id not in found:
+            raise InputError(f"The index has no item {id!r}; nothing was done.")
+    return [found[id] for id in ids]
 
 
-def check_files(files: Sequence[str | os.PathLike[str]]) -> list[str]:
+def id_taken(id: str) -> InputError:
+    """The error for a new item whose id exists."""
+    return InputError(
+        f"The index has an item {id!r} already; nothing was added. Give the new item another id, "
+        "change the old one with Index.update, or put an INPUT in place of all that the index "
+        "holds with `ccal index --rebuild`."
+    )
+
+
+def no_index(location: object, problem: str) -> InputError:
+    """The error for opening a place where no index is.
+
+    >>> no_index("birds", "there is no such folder")
+    InputError('birds is no index: there is no such folder. Make one with `ccal index` (in Python, \
+Index.build).')
+    """
+    return InputError(
+        f"{location} is no index: {problem}. Make one with `ccal index` (in Python, Index.build)."
+    )
+
+
+def is_an_index(location: object) -> InputError:
+    """The error for building where an index is."""
+    return InputError(
+        f"{location} is an index already. Add to it with Index.open(...).add, or build it anew "
+        "with replace=True."
+    )
+
+
+def in_use(location: object, writer: str) -> IndexInUseError:
+    """The error for a second writer."""
+    return IndexInUseError(
+        f"{location} is being written to by {writer}; an index has one writer at a time. "
+        "Searching works meanwhile; to write, wait until it is done."
+    )
+
+
+def _check_lengths(what: str, count: int, **given: Any) -> None:
+    for name, values in given.items():
+        if values is not None and len(values) != count:
+            raise InputError(f"{name} has {len(values)} entries for {what}.")
+
+
+def _check_metadata(metadata: Sequence[Mapping[str, Any]] | None) -> None:
+    """Refuse metadata that are not JSON objects."""
+    for number, entry in enumerate(metadata or ()):
+        name = f"metadata[{number}]"
+        if not isinstance(entry, Mapping):
+            raise InputError(f"{name} must be a mapping, got a {type(entry).__name__}.")
+        try:
+            text = json.dumps(dict(entry), allow_nan=False, ensure_ascii=False)
+            text.encode()
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{name} cannot be kept as JSON: {error}.") from error
+        if "\\u0000" in text:
+            raise InputError(f"{name} has a NUL character, which databases cannot keep.")
+
+
+def _check_files(files: Sequence[str | os.PathLike[str]]) -> list[str]:
     """Files as text."""
     paths = [os.fspath(file) for file in files]
     for number, path in enumerate(paths):
@@ -165,10 +260,10 @@ def check_files(files: Sequence[str | os.PathLike[str]]) -> list[str]:
 
 
 def _check_text(text: str, name: str) -> None:
-    """Databases cannot keep NUL, nor bytes of a file name that are not UTF-8."""
+    """Refuse NUL, and bytes of a file name that are not UTF-8: databases cannot keep them."""
     try:
-        whole = b"\0" not in text.encode()
+        fine = b"\0" not in text.encode()
     except UnicodeEncodeError:
-        whole = False
-    if not whole:
+        fine = False
+    if not fine:
         raise InputError(f"{name} = {text!r} has characters that are no text.")

@@ -11,7 +11,7 @@ import numpy as np
 
 from ccal.cca import CCALayer
 from ccal.model import DualEncoder
-from ccal.retrieval.home import Vectors
+from ccal.retrieval.backends.base import Vectors
 
 __all__ = ["Word", "shares", "split_words", "without", "word_weights"]
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ccal.model import DualEncoder
+from ccal.retrieval.backends.base import Vectors
 from ccal.retrieval.embedding import embed
-from ccal.retrieval.home import Vectors
 from ccal.serve.collection import Answer, Entry, Question
 from ccal.serve.explaining import Word, shares, split_words, without, word_weights
 from ccal.serve.shelf import Shelf

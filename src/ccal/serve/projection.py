@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ccal.retrieval.home import Vectors
+from ccal.retrieval.backends.base import Vectors
 
 __all__ = ["POINTS", "evenly", "plane"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from ccal.errors import InputError
 from ccal.retrieval import Hit, Index, Item
 from ccal.retrieval.answers import Hits, Stored
-from ccal.retrieval.home import Vectors
+from ccal.retrieval.backends.base import Vectors
 from ccal.serve.caching import Cached
 from ccal.serve.card import Card
 from ccal.serve.collection import Entry, Question, UnknownItemError
@@ -36,7 +36,7 @@ class Shelf:
         self._index, self._kinds = index, kinds
         about = index.stats()
         # Another home's files are its server's business.
-        self._sizes = Sizes(Path(about.location), _mapped) if about.home == "embedded" else None
+        self._sizes = Sizes(Path(about.location), _mapped) if about.backend == "folder" else None
         self._guard = threading.RLock()
         self._counts = Cached(self._count, lambda: None, seconds=1.0)
         self._ids = Cached(self._list, self.counts)
@@ -128,7 +128,7 @@ class Shelf:
             if card is None:
                 if len(cards) >= _KEPT:
                     cards.clear()
-                card = cards[stored] = self.card(Item(*hits.keeper.facts(stored)))
+                card = cards[stored] = self.card(Item(*hits.records.facts(stored)))
             entries.append(Entry(card, score))
         return entries
 

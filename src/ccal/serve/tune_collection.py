@@ -19,7 +19,7 @@ from ccal.music import TuneLibrary, TuneMatch
 from ccal.music.audio import FRAME_RATE
 from ccal.optional import require
 from ccal.retrieval import fingerprint
-from ccal.retrieval.home import Vectors
+from ccal.retrieval.backends.base import Vectors
 from ccal.serve.card import Card
 from ccal.serve.collection import Answer, Entry, Media, Query, Question, UnknownItemError
 from ccal.serve.describing import describe_model, has_words, short

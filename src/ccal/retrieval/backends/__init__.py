@@ -1,0 +1,59 @@
+"""Backends: where the items and vectors of an index are kept.
+
+base      Backend: what each of them can do
+folder    FolderBackend: a folder with a SQLite database and memory-mapped segments
+postgres  PostgresBackend: two tables in PostgreSQL, by pgvector
+milvus    MilvusBackend: a collection on a Milvus server
+"""
+
+from __future__ import annotations
+
+import os
+
+from ccal.errors import InputError
+from ccal.retrieval.backends.base import Backend, Batches
+from ccal.retrieval.items import Binding
+
+__all__ = ["create_backend", "exists", "open_backend"]
+
+Location = str | os.PathLike[str]
+
+
+def exists(location: Location) -> bool:
+    """Whether there is an index, be it a damaged one; a half-built one does not count."""
+    return _backend_of(location).exists(os.fspath(location))
+
+
+def open_backend(location: Location) -> Backend:
+    """The backend of an index that exists."""
+    return _backend_of(location).open(os.fspath(location))
+
+
+def create_backend(
+    location: Location, binding: Binding, batches: Batches, *, replace: bool
+) -> Backend:
+    """A new index with its first items; with `replace` in place of one that is there."""
+    backend = _backend_of(location)
+    if binding.codes is not None and backend.kind != "folder":
+        raise InputError(f"{location} keeps no binary codes; leave codes out, or use a folder.")
+    return backend.create(os.fspath(location), binding, batches, replace=replace)
+
+
+def _backend_of(location: Location) -> type[Backend]:
+    """The class that a location means; only its own packages are imported."""
+    scheme, has_scheme, _ = location.partition("://") if isinstance(location, str) else ("",) * 3
+    if not has_scheme:
+        from ccal.retrieval.backends.folder import FolderBackend
+
+        return FolderBackend
+    if scheme in ("postgresql", "postgres"):
+        from ccal.retrieval.backends.postgres import PostgresBackend
+
+        return PostgresBackend
+    if scheme in ("milvus", "http", "https"):
+        from ccal.retrieval.backends.milvus import MilvusBackend
+
+        return MilvusBackend
+    raise InputError(
+        f"{scheme}:// is no place for an index; expected a folder, postgresql://... or milvus://..."
+    )

@@ -1,0 +1,129 @@
+"""Backend: keeps items with their unit vectors, and finds the nearest."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ccal.retrieval.filters import Condition
+from ccal.retrieval.items import Binding, Change, Hit, Item, OtherModelError
+
+__all__ = ["Backend", "Batches", "Vectors"]
+
+Vectors = NDArray[np.float32]
+Batches = Iterable[tuple[Sequence[Item], Vectors]]
+
+
+class Backend(ABC):
+    """An open index in one kind of storage.
+
+    A change has happened for good when its method returns; what a failed one leaves behind
+    differs between backends, see docs/retrieval.md. `Index` has checked vectors, ids and filters.
+
+    Attributes:
+        kind: the name of the storage: "folder", "postgres" or "milvus".
+        location: where the index is, without passwords.
+    """
+
+    kind: ClassVar[str]
+    location: str
+    _binding: Binding | None = None
+
+    @classmethod
+    @abstractmethod
+    def exists(cls, location: str) -> bool:
+        """Whether there is an index, be it a damaged one."""
+
+    @classmethod
+    @abstractmethod
+    def open(cls, location: str) -> Self:
+        """Open an index that exists."""
+
+    @classmethod
+    @abstractmethod
+    def create(cls, location: str, binding: Binding, batches: Batches, *, replace: bool) -> Self:
+        """Build an index; with `replace` in place of one that is there, which answers till then."""
+
+    @property
+    def binding(self) -> Binding:
+        """The model the index belongs to, as it was when the index was opened."""
+        assert self._binding is not None  # set by `open` and `create`
+        return self._binding
+
+    @abstractmethod
+    def insert(self, batches: Batches) -> int:
+        """Add items and return their number; an id that exists is refused."""
+
+    @abstractmethod
+    def remove(self, ids: Sequence[str]) -> None:
+        """Remove items; an id that does not exist is refused before anything is removed."""
+
+    @abstractmethod
+    def change(self, changes: Sequence[Change], vectors: Vectors | None) -> None:
+        """Give items new metadata, files or vectors; an unknown id is refused at first."""
+
+    @abstractmethod
+    def search(
+        self,
+        queries: Vectors,
+        modalities: Sequence[str],
+        k: int,
+        where: Sequence[Condition],
+        exact: bool,
+    ) -> Sequence[Sequence[Hit]]:
+        """The k nearest of each query by cosine, the best first, equal ones by id."""
+
+    @abstractmethod
+    def items(self, ids: Sequence[str]) -> list[Item]:
+        """Items by id, in this order; an id that does not exist is refused."""
+
+    @abstractmethod
+    def vectors(self, ids: Sequence[str]) -> Vectors:
+        """Their vectors (n, dim) as they are stored."""
+
+    @abstractmethod
+    def ids(self, modality: str | None) -> list[str]:
+        """All ids, in the order in which they were added."""
+
+    @abstractmethod
+    def counts(self) -> dict[str, int]:
+        """The number of items of each modality that has some."""
+
+    @abstractmethod
+    def next_number(self) -> int:
+        """A number that no item had before, for ids that nobody chose."""
+
+    @abstractmethod
+    def details(self) -> dict[str, Any]:
+        """Numbers of this kind of backend."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Read everything; damage is repaired, or refused with its name."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close files and connections."""
+
+    @contextmanager
+    def _closing_on_error(self) -> Iterator[None]:
+        """Close this backend if opening or building it fails."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+    def _bind(self, binding: Binding) -> None:
+        """Keep the binding that was read first, and refuse one of another space from then on."""
+        if self._binding is not None and not binding.is_space_of(self._binding):
+            raise OtherModelError(
+                f"{self.location} was built anew, by another model or with other dimensions, "
+                "since it was opened; open it again."
+            )
+        self._binding = binding

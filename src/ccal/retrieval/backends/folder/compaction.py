@@ -1,0 +1,290 @@
+"""Compaction: new rows of the item store become segments, small segments become larger ones.
+
+The files of a segment are written first; the item store lists it afterwards, in one transaction. A
+process that dies between the two leaves files that nobody looks at. Files that are missing or
+damaged are written again from the item store.
+"""
+
+from __future__ import annotations
+
+import secrets
+import warnings
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ccal.array_files import DamagedFileError
+from ccal.errors import CcalError, InputError
+from ccal.files import FileLock, LockedError, write_atomically
+from ccal.retrieval.backends.folder.item_store import ItemStore
+from ccal.retrieval.backends.folder.segments import (
+    SPAN,
+    ItemsFile,
+    Segment,
+    VectorsFile,
+    write_items,
+    write_vectors,
+)
+from ccal.retrieval.items import Binding, DamagedIndexError
+
+__all__ = [
+    "compact_if_due",
+    "numbers",
+    "remove_orphans",
+    "repair",
+    "segments_of",
+    "write_missing_items",
+]
+
+TAIL = 4096
+"""Rows that may wait outside of segments; reading them takes milliseconds when an index opens."""
+
+
+def segments_of(store: ItemStore) -> list[Segment]:
+    """All segments, in the order of their rows."""
+    sql = "SELECT name, modality, first, last, count, approximate FROM segments ORDER BY first"
+    return [Segment(*row) for row in store.query(sql)]
+
+
+def numbers(store: ItemStore) -> dict[str, int]:
+    """Segments, those searched approximately, rows outside of any, rows removed from one."""
+    known = segments_of(store)
+    sealed = int(store.get("sealed"))
+    ((waiting,),) = store.query("SELECT count(*) FROM items WHERE row > ?", [sealed])
+    ((removed,),) = store.query("SELECT count(*) FROM removed")
+    return {
+        "segments": len(known),
+        "approximate": sum(segment.approximate is not None for segment in known),
+        "waiting": waiting,
+        "removed": removed,
+    }
+
+
+def compact_if_due(
+    store: ItemStore, folder: Path, binding: Binding, *, always: bool = False
+) -> None:
+    """Compact after a change; the change is safe even if compaction fails. For the writer only."""
+    try:
+        if always or _is_due(store):
+            _compact(store, folder, binding)
+            remove_orphans(store, folder)
+    except (OSError, CcalError) as error:
+        if isinstance(error, DamagedIndexError):
+            raise
+        warnings.warn(
+            f"{folder}: the change is safe, but files for faster search could not be written "
+            f"({error}).",
+            stacklevel=2,
+        )
+
+
+def remove_orphans(store: ItemStore, folder: Path) -> None:
+    """Remove files of a process that died while it compacted. For the writer only."""
+    known = {segment.name for segment in segments_of(store)}
+    for path in [*folder.glob("segment-*"), *folder.glob(".segment-*")]:
+        if path.stem not in known:
+            path.unlink(missing_ok=True)
+
+
+def repair(
+    store: ItemStore,
+    folder: Path,
+    binding: Binding,
+    damaged: Mapping[str, Segment],
+    lock: FileLock,
+) -> bool:
+    """Write files again; False if that must wait, as another process writes or the disk is full."""
+    with _as_writer(folder, store, lock) as may:
+        if not may:
+            return False
+        known = segments_of(store)
+        for name, segment in damaged.items():
+            if segment not in known:
+                continue
+            if name == segment.vectors:
+                span = (segment.modality, segment.first, segment.last)
+                _replace(store, folder, binding, [segment], [span], int(store.get("sealed")))
+            elif not _restore_items(store, folder, segment):
+                continue
+            warnings.warn(
+                f"{folder / name} was missing or damaged; it was written again from "
+                f"{store.path.name}.",
+                stacklevel=2,
+            )
+        return True
+    return False
+
+
+def write_missing_items(store: ItemStore, folder: Path, lock: FileLock) -> None:
+    """Give the segments of the first version the files of records that it did not write."""
+    with _as_writer(folder, store, lock) as may:
+        lacking: Sequence[Segment] = segments_of(store) if may else []
+        if lacking:
+            warnings.warn(
+                f"{folder} was made by an earlier version: ids and metadata of its items are "
+                f"written to files, once, from {store.path.name}.",
+                stacklevel=2,
+            )
+        for segment in lacking:
+            _restore_items(store, folder, segment)
+
+
+def _is_due(store: ItemStore) -> bool:
+    """Whether enough rows are new or outdated."""
+    if store.last_row() - int(store.get("sealed")) > TAIL:
+        return True
+    sql = "SELECT (SELECT count(*) FROM removed) + (SELECT count(*) FROM described)"
+    ((stale,),) = store.query(sql)
+    return stale > TAIL // 4 and any(_is_stale(store, segment) for segment in segments_of(store))
+
+
+def _compact(store: ItemStore, folder: Path, binding: Binding) -> None:
+    """Bring all rows into segments."""
+    sealed, last = int(store.get("sealed")), store.last_row()
+    sql = "SELECT modality, count(*) FROM items WHERE row > ? GROUP BY modality"
+    new: dict[str, int] = dict(store.query(sql, [sealed]))
+    known = segments_of(store)
+    old, spans = [], []
+    for modality in dict.fromkeys([*new, *(segment.modality for segment in known)]):
+        own = [segment for segment in known if segment.modality == modality]
+        merged = _to_merge(own, new.get(modality, 0))
+        if new.get(modality) or merged:
+            first = merged[0].first if merged else sealed + 1
+            old += merged
+            spans.append((modality, first, last))
+        for segment in own:
+            if segment not in merged and _is_stale(store, segment):
+                old.append(segment)
+                spans.append((modality, segment.first, segment.last))
+    _replace(store, folder, binding, old, spans, sealed=last)
+
+
+def _to_merge(own: list[Segment], new: int) -> list[Segment]:
+    """The last segments that have at most twice as many rows as those after them.
+
+    Sizes then fall steeply from one segment to the next: n rows make about log n segments, and
+    each row is written about log n times.
+    """
+    merged: list[Segment] = []
+    while new and len(merged) < len(own) and own[-1 - len(merged)].count <= 2 * new:
+        merged.insert(0, own[-1 - len(merged)])
+        new += merged[0].count
+    return merged
+
+
+def _is_stale(store: ItemStore, segment: Segment) -> bool:
+    """Whether more than a quarter of a segment was removed or changed."""
+    condition, values = segment.span
+    counts = (
+        store.query(f"SELECT count(*) FROM {table} WHERE {condition}", values)[0][0]
+        for table in ("removed", "described")
+    )
+    return bool(4 * sum(counts) > segment.count)
+
+
+def _replace(
+    store: ItemStore,
+    folder: Path,
+    binding: Binding,
+    old: list[Segment],
+    spans: list[tuple[str, int, int]],
+    sealed: int,
+) -> None:
+    """Write a segment for each span of rows of a modality, and list them instead of the old."""
+    made = [_write(store, folder, binding, *span) for span in spans]
+    with store.writing():
+        for segment in old:
+            store.query("DELETE FROM segments WHERE name = ?", [segment.name])
+        for span in spans:
+            store.query(f"DELETE FROM removed WHERE {SPAN}", span)
+            store.query(f"DELETE FROM described WHERE {SPAN}", span)
+        for new in filter(None, made):
+            values = [new.name, new.modality, new.first, new.last, new.count, new.approximate]
+            store.query("INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?)", values)
+        store.set("sealed", sealed)
+    # A reader that has not opened them yet reads these rows from its view of the item store.
+    for segment in old:
+        for name in (segment.vectors, segment.items, segment.faiss, segment.codes):
+            (folder / name).unlink(missing_ok=True)
+
+
+def _write(
+    store: ItemStore, folder: Path, binding: Binding, modality: str, first: int, last: int
+) -> Segment | None:
+    """The rows of a modality between two numbers as files; None if there are none."""
+    segment = Segment(f"segment-{secrets.token_hex(6)}", modality, first, last)
+    rows, vectors = store.vectors(*segment.span, binding.dim, binding.dtype)
+    if not len(rows):
+        return None
+    write_vectors(folder / segment.vectors, rows, vectors)
+    _write_items(store, folder, segment, rows)
+    crc = None
+    if len(rows) >= binding.approximate_from:
+        crc = _write_approximate(folder, segment, vectors, binding.codes)
+    return replace(segment, count=len(rows), approximate=crc)
+
+
+def _write_items(store: ItemStore, folder: Path, segment: Segment, rows: NDArray[np.int64]) -> None:
+    """Write the records of a segment that has these rows (n,)."""
+    records = store.records_of(rows, *segment.span)
+    write_items(folder / segment.items, records, int(store.get("changes")))
+
+
+def _write_approximate(
+    folder: Path, segment: Segment, vectors: NDArray[np.floating], codes: int | None
+) -> int | None:
+    """Write the file for approximate search; returns `Segment.approximate`."""
+    from ccal.retrieval.backends.folder.candidates import build_cells, has_faiss, write_codes
+
+    if codes is not None:
+        write_codes(folder / segment.codes, vectors, codes)
+        return 0
+    if not has_faiss():
+        return None
+    content = build_cells(vectors)
+    write_atomically(folder / segment.faiss, content)
+    return zlib.crc32(content)
+
+
+def _restore_items(store: ItemStore, folder: Path, segment: Segment) -> bool:
+    """Write the records of a segment again, unless they are intact by now; whether it did."""
+    try:
+        ItemsFile(folder / segment.items, segment.count).verify()
+        return False
+    except DamagedFileError:
+        pass
+    try:
+        file = VectorsFile(folder / segment.vectors)
+        file.verify()
+    except DamagedFileError:
+        # The next repair finds that, and writes both files again.
+        return False
+    _write_items(store, folder, segment, file.rows)
+    return True
+
+
+@contextmanager
+def _as_writer(folder: Path, store: ItemStore, lock: FileLock) -> Iterator[bool]:
+    """Take the writer's lock if it is free; warn of what could not be written."""
+    held = lock.held
+    try:
+        lock.acquire()
+    except (LockedError, InputError):
+        yield False
+        return
+    try:
+        yield True
+    except OSError as error:
+        warnings.warn(
+            f"{folder} has files that are missing or damaged and cannot be written again "
+            f"({error}); {store.path.name} answers in their place, slower.",
+            stacklevel=2,
+        )
+    finally:
+        if not held:
+            lock.release()

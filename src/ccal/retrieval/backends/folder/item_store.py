@@ -1,0 +1,341 @@
+"""ItemStore: a SQLite database with every item and its vector, from which all else is made."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ccal.errors import CcalError, InputError
+from ccal.retrieval.backends.folder.segments import pack_record
+from ccal.retrieval.filters import Condition, sqlite_condition
+from ccal.retrieval.items import Change, DamagedIndexError, Item, id_taken, in_order
+
+__all__ = ["ItemStore"]
+
+
+class _Database:
+    """A connection with transactions, whose errors name the file.
+
+    The table `about` holds values by name; its entry `changes` counts transactions. `changing` says
+    whether one that writes is under way.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._depth = self._written = 0
+        self.changing = False
+        if not os.access(path.parent, os.W_OK):
+            raise InputError(
+                f"{path.parent}: even to search an index, SQLite must be allowed to write to its "
+                "folder, where it notes who reads; get that right, or copy the folder."
+            )
+        try:
+            # Autocommit: transactions begin and end where we say. The backend locks.
+            self._db = sqlite3.connect(
+                path, timeout=30, isolation_level=None, check_same_thread=False
+            )
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = FULL")
+        except sqlite3.DatabaseError as error:
+            raise self._named(error) from error
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """All queries inside see one state, whatever others write; may be nested."""
+        with self._transaction("BEGIN", end="ROLLBACK"):
+            yield
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """All changes inside happen, and are on disk, or none."""
+        try:
+            with self._transaction("BEGIN IMMEDIATE", end="COMMIT"):
+                self.changing = True
+                yield
+                self.set("changes", int(self.get("changes")) + 1)
+        finally:
+            self.changing = self._depth > 0
+            self._written += 1
+
+    def version(self) -> tuple[int, int]:
+        """A value that differs after every change, whoever made it."""
+        ((others,),) = self.query("PRAGMA data_version")
+        return self._written, others
+
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Rows of one statement."""
+        try:
+            return self._db.execute(sql, parameters).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise self._named(error) from error
+
+    def get(self, key: str) -> str:
+        """A value of `about`."""
+        found = self.query("SELECT value FROM about WHERE key = ?", [key])
+        if not found:
+            raise DamagedIndexError(f"{self.path} is damaged: it says nothing about {key}.")
+        return str(found[0][0])
+
+    def set(self, key: str, value: object) -> None:
+        """Set a value of `about`."""
+        self.query("INSERT OR REPLACE INTO about VALUES (?, ?)", [key, str(value)])
+
+    def query_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """One statement for each row of parameters."""
+        try:
+            self._db.executemany(sql, rows)
+        except sqlite3.DatabaseError as error:
+            raise self._named(error) from error
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._db.close()
+
+    @contextmanager
+    def _transaction(self, begin: str, end: str) -> Iterator[None]:
+        if self._depth:
+            yield
+            return
+        self.query(begin)
+        self._depth += 1
+        try:
+            yield
+            self.query(end)
+        finally:
+            self._depth -= 1
+            # A COMMIT that found the disk full leaves the transaction open, too.
+            if self._db.in_transaction:
+                self._db.rollback()
+
+    def _named(self, error: sqlite3.DatabaseError) -> CcalError:
+        """What SQLite says, with the name of the file."""
+        if isinstance(error, sqlite3.OperationalError):
+            return CcalError(f"{self.path}: {error}; nothing was changed.")
+        return DamagedIndexError(
+            f"{self.path} is damaged: {error}. It holds the items of the index, which cannot "
+            "be restored without it; build the index again."
+        )
+
+
+_SCHEMA = """
+CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE items (
+    row INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, modality TEXT NOT NULL,
+    metadata TEXT NOT NULL, file TEXT);
+CREATE TABLE vectors (row INTEGER PRIMARY KEY, vector BLOB NOT NULL, crc INTEGER NOT NULL);
+CREATE TABLE segments (
+    name TEXT PRIMARY KEY, modality TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
+    count INTEGER NOT NULL, approximate INTEGER);
+CREATE TABLE counts (modality TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE removed (row INTEGER PRIMARY KEY, modality TEXT NOT NULL);
+"""
+# A trigger, so that no way to change an item leaves it out.
+_DESCRIBED = (
+    "CREATE TABLE IF NOT EXISTS described (row INTEGER PRIMARY KEY, modality TEXT NOT NULL)",
+    "CREATE TRIGGER IF NOT EXISTS describe AFTER UPDATE OF id, metadata, file ON items "
+    "WHEN new.row <= (SELECT CAST(value AS INTEGER) FROM about WHERE key = 'sealed') "
+    "BEGIN INSERT OR IGNORE INTO described VALUES (new.row, new.modality); END",
+)
+
+
+class ItemStore(_Database):
+    """Items by row number; a new vector takes a new row, and a row number is never used again.
+
+    `about` holds the binding, `changes`, and `sealed`: the rows up to this number are in segments.
+    The tables `removed` and `described` list rows that were removed, or whose metadata or file
+    changed, since their segment was written.
+    """
+
+    def is_complete(self) -> bool:
+        """Whether the first transaction, which builds the index, was committed."""
+        found = self.query("SELECT 1 FROM sqlite_master WHERE name = 'about'")
+        return bool(found)
+
+    def create(self) -> None:
+        """Make the tables, inside a transaction."""
+        for statement in (*filter(str.strip, _SCHEMA.split(";")), *_DESCRIBED):
+            self.query(statement)
+        self.set("changes", 0)
+        self.set("sealed", 0)
+
+    def upgrade(self) -> bool:
+        """Add the table that the first version lacked; returns whether it was missing."""
+        if self.query("SELECT 1 FROM sqlite_master WHERE name = 'describe'"):
+            return False
+        with self.writing():
+            for statement in _DESCRIBED:
+                self.query(statement)
+        return True
+
+    def insert(self, items: Sequence[Item], vectors: NDArray[np.floating]) -> None:
+        """Add items; one whose id exists is refused."""
+        ids = [item.id for item in items]
+        if taken := self.query(f"SELECT id FROM items WHERE {_among('id')} LIMIT 1", [_list(ids)]):
+            raise id_taken(taken[0][0])
+        row = self.last_row()
+        self.query_many(
+            "INSERT INTO items VALUES (?, ?, ?, ?, ?)",
+            (
+                (row + n, i.id, i.modality, _json(i.metadata), i.file)
+                for n, i in enumerate(items, start=1)
+            ),
+        )
+        self._insert_vectors(range(row + 1, row + 1 + len(items)), vectors)
+        self._count(Counter(item.modality for item in items))
+
+    def move(self, rows: Sequence[int], vectors: NDArray[np.floating]) -> None:
+        """Give the items of these rows new vectors, which takes new rows."""
+        new = range(self.last_row() + 1, self.last_row() + 1 + len(rows))
+        self._drop_vectors(rows)
+        pairs = zip(new, rows, strict=True)
+        self.query_many("UPDATE items SET row = ? WHERE row = ?", pairs)
+        # AUTOINCREMENT counts insertions only; a row must not come back after a removal.
+        last = [new[-1] if len(new) else self.last_row()]
+        self.query("UPDATE sqlite_sequence SET seq = ? WHERE name = 'items'", last)
+        self._insert_vectors(new, vectors)
+
+    def describe(self, rows: Sequence[int], changes: Sequence[Change]) -> None:
+        """Give the items of these rows new metadata and files; None leaves them as they are."""
+        values = (
+            (None if c.metadata is None else _json(c.metadata), c.file, row)
+            for row, c in zip(rows, changes, strict=True)
+        )
+        sql = "metadata = coalesce(?, metadata), file = coalesce(?, file)"
+        self.query_many(f"UPDATE items SET {sql} WHERE row = ?", values)
+
+    def delete(self, rows: Sequence[int]) -> None:
+        """Remove items."""
+        sql = f"SELECT modality, -count(*) FROM items WHERE {_among('row')} GROUP BY modality"
+        self._count(dict(self.query(sql, [_list(rows)])))
+        self._drop_vectors(rows)
+        self.query(f"DELETE FROM items WHERE {_among('row')}", [_list(rows)])
+
+    def rows(self, ids: Sequence[str]) -> list[int]:
+        """Row numbers of ids, which must exist."""
+        sql = f"SELECT id, row FROM items WHERE {_among('id')}"
+        return in_order(ids, dict(self.query(sql, [_list(ids)])))
+
+    def items(self, rows: Iterable[int]) -> dict[int, Item]:
+        """Items by row number."""
+        sql = f"SELECT row, id, modality, metadata, file FROM items WHERE {_among('row')}"
+        return {
+            row: Item(id, modality, json.loads(facts), file)
+            for row, id, modality, facts, file in self.query(sql, [_list(rows)])
+        }
+
+    def records(
+        self, condition: str, parameters: Sequence[Any]
+    ) -> tuple[NDArray[np.int64], list[bytes]]:
+        """Row numbers (n,), ascending, and records of the items that meet a condition."""
+        columns = ", ".join(f"CAST({name} AS BLOB)" for name in ("id", "metadata", "file"))
+        found = self.query(
+            f"SELECT row, {columns} FROM items WHERE {condition} ORDER BY row", parameters
+        )
+        rows = np.array([row for row, *_ in found], np.int64)
+        return rows, [pack_record(*parts) for _, *parts in found]
+
+    def records_of(
+        self, rows: NDArray[np.int64], condition: str, parameters: Sequence[Any]
+    ) -> list[bytes]:
+        """Records of these rows (n,), ascending, which all meet the condition if they still exist.
+
+        A row that was removed has an empty record.
+        """
+        left, records = self.records(condition, parameters)
+        aligned = [b""] * len(rows)
+        for position, record in zip(np.searchsorted(rows, left).tolist(), records, strict=True):
+            aligned[position] = record
+        return aligned
+
+    def matching(self, modality: str, where: Sequence[Condition]) -> NDArray[np.int64]:
+        """Row numbers (n,), ascending, of items that meet all conditions."""
+        tests = [sqlite_condition(condition) for condition in where]
+        sql = " AND ".join(["SELECT row FROM items WHERE modality = ?", *(t for t, _ in tests)])
+        parameters = [modality, *(value for _, values in tests for value in values)]
+        return np.array(self.query(f"{sql} ORDER BY row", parameters), np.int64).reshape(-1)
+
+    def vectors(
+        self, condition: str, parameters: Sequence[Any], dim: int, dtype: str
+    ) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
+        """Row numbers (n,), ascending, and vectors (n, dim) of items that meet a condition."""
+        sql = (
+            "SELECT row, vector, crc FROM items JOIN vectors USING (row) "
+            f"WHERE {condition} ORDER BY row"
+        )
+        found = self.query(sql, parameters)
+        for row, blob, crc in found:
+            if zlib.crc32(blob) != crc or len(blob) != dim * np.dtype(dtype).itemsize:
+                raise DamagedIndexError(
+                    f"{self.path} is damaged: the vector of row {row} does not match its checksum. "
+                    "Build the index again."
+                )
+        rows = np.array([row for row, _, _ in found], np.int64)
+        joined = bytearray(b"".join(blob for _, blob, _ in found))
+        flat = np.frombuffer(joined, dtype) if joined else np.empty(0, dtype)
+        return rows, flat.reshape(len(rows), dim)
+
+    def vectors_of(
+        self, rows: Sequence[int], dim: int, dtype: str
+    ) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
+        """Row numbers and vectors of these rows."""
+        return self.vectors(_among("row"), [_list(rows)], dim, dtype)
+
+    def last_row(self) -> int:
+        """The highest row number ever used."""
+        found = self.query("SELECT seq FROM sqlite_sequence WHERE name = 'items'")
+        return int(found[0][0]) if found else 0
+
+    def counts(self) -> dict[str, int]:
+        """The number of items of each modality, kept up to date as SQLite counts slowly."""
+        return dict(self.query("SELECT modality, count FROM counts WHERE count > 0"))
+
+    def clear(self) -> None:
+        """Remove everything."""
+        for table in ("items", "vectors", "segments", "removed", "described", "counts"):
+            self.query(f"DELETE FROM {table}")
+        self.set("sealed", self.last_row())
+
+    def _count(self, more: Mapping[str, int]) -> None:
+        for modality, count in more.items():
+            self.query("INSERT OR IGNORE INTO counts VALUES (?, 0)", [modality])
+            self.query("UPDATE counts SET count = count + ? WHERE modality = ?", [count, modality])
+
+    def _drop_vectors(self, rows: Sequence[int]) -> None:
+        """Delete vectors, and list those in segments as removed."""
+        self.query(f"DELETE FROM vectors WHERE {_among('row')}", [_list(rows)])
+        sealed = int(self.get("sealed"))
+        self.query(
+            f"INSERT INTO removed SELECT row, modality FROM items WHERE {_among('row')}",
+            [_list(row for row in rows if row <= sealed)],
+        )
+
+    def _insert_vectors(self, rows: Iterable[int], vectors: NDArray[np.floating]) -> None:
+        blobs = (vector.tobytes() for vector in vectors)
+        self.query_many(
+            "INSERT INTO vectors VALUES (?, ?, ?)",
+            ((row, blob, zlib.crc32(blob)) for row, blob in zip(rows, blobs, strict=True)),
+        )
+
+
+def _among(column: str) -> str:
+    """A condition for any number of values, given as one JSON list."""
+    return f"{column} IN (SELECT value FROM json_each(?))"
+
+
+def _json(metadata: Mapping[str, Any]) -> str:
+    # SQLite looks for keys as they are spelt, and would not find an escaped one.
+    return json.dumps(dict(metadata), ensure_ascii=False) if metadata else "{}"
+
+
+def _list(values: Iterable[Any]) -> str:
+    return json.dumps(list(values))

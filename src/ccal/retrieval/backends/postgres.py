@@ -1,0 +1,382 @@
+"""PostgresBackend: an index in a PostgreSQL database, by pgvector."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from typing import Any, Self
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import numpy as np
+
+from ccal.errors import CcalError, InputError
+from ccal.optional import require
+from ccal.retrieval.answers import best, scored
+from ccal.retrieval.backends.base import Backend, Batches, Vectors
+from ccal.retrieval.filters import Condition, postgres_condition
+from ccal.retrieval.items import (
+    Binding,
+    Change,
+    Hit,
+    Item,
+    id_taken,
+    in_order,
+    in_use,
+    is_an_index,
+    no_index,
+)
+
+__all__ = ["PostgresBackend"]
+
+_TABLE = re.compile(r"[a-z_][a-z0-9_]{0,47}")
+# PostgreSQL computes in float32; among this many more than k are the k best of float64.
+_SPARE = 16
+# pgvector indexes no longer vectors.
+_HNSW_DIMENSIONS = 2000
+
+
+class PostgresBackend(Backend):
+    """Two tables: NAME has the items, NAME_about the binding and the number of items.
+
+    The location is `postgresql://user:password@host/database?table=NAME`, NAME being `ccal` by
+    default. A change is one transaction. The first one takes the writer's lock, an advisory lock of
+    the connection; `close` gives it back.
+    """
+
+    kind = "postgres"
+
+    def __init__(self, location: str) -> None:
+        uri, self._table, self.location = parse_location(location)
+        psycopg = require("psycopg", extra="postgres", purpose="An index in PostgreSQL")
+        self._pgvector = require("pgvector", extra="postgres", purpose="An index in PostgreSQL")
+        self._error: type[Exception] = psycopg.Error
+        self._connection: Any = None
+        self._guard = threading.RLock()
+        self._is_writer = False
+        with self._named_errors():
+            # A prepared statement is planned for any modality, and so without the index of one.
+            options = {"autocommit": True, "prepare_threshold": None, "connect_timeout": 10}
+            self._connection = psycopg.connect(uri, **options)
+            self._connection.execute("SET synchronous_commit = on")
+
+    @classmethod
+    def exists(cls, location: str) -> bool:
+        """Whether there is an index."""
+        with closing(cls(location)) as backend:
+            return backend._has_tables()
+
+    @classmethod
+    def open(cls, location: str) -> Self:
+        """Open an index that exists."""
+        backend = cls(location)
+        with backend._closing_on_error():
+            if not backend._has_tables():
+                problem = f"there is no table {backend._table}_about"
+                raise no_index(backend.location, problem)
+            backend._register_types()
+            with backend._reading():
+                return backend
+
+    @classmethod
+    def create(cls, location: str, binding: Binding, batches: Batches, *, replace: bool) -> Self:
+        """Build an index in one transaction."""
+        backend = cls(location)
+        with backend._closing_on_error():
+            backend._become_writer()
+            backend._query("CREATE EXTENSION IF NOT EXISTS vector")
+            backend._register_types()
+            if backend._has_tables() and not replace:
+                raise is_an_index(backend.location)
+            backend._bind(binding)
+            with backend._transaction():
+                backend._make_tables(binding)
+                for items, vectors in batches:
+                    backend._insert(items, vectors)
+            backend._make_indexes()
+        return backend
+
+    def insert(self, batches: Batches) -> int:
+        """Add items, all or none."""
+        count = 0
+        with self._changing():
+            for items, vectors in batches:
+                self._insert(items, vectors)
+                count += len(items)
+        self._make_indexes()
+        return count
+
+    def remove(self, ids: Sequence[str]) -> None:
+        """Remove items, all or none."""
+        with self._changing():
+            gone = Counter(item.modality for item in self._items(ids))
+            self._query(f"DELETE FROM {self._table} WHERE id = ANY(%s)", [list(ids)])
+            self._count({modality: -count for modality, count in gone.items()})
+
+    def change(self, changes: Sequence[Change], vectors: Vectors | None) -> None:
+        """Give items new content, all or none."""
+        with self._changing():
+            self._items([change.id for change in changes])
+            for number, change in enumerate(changes):
+                facts = None if change.metadata is None else json.dumps(dict(change.metadata))
+                self._query(
+                    f"UPDATE {self._table} SET metadata = coalesce(%s::jsonb, metadata), "
+                    "file = coalesce(%s, file) WHERE id = %s",
+                    [facts, change.file, change.id],
+                )
+                if vectors is not None:
+                    sql = f"UPDATE {self._table} SET vector = %s WHERE id = %s"
+                    self._query(sql, [self._stored(vectors[number]), change.id])
+
+    def search(
+        self,
+        queries: Vectors,
+        modalities: Sequence[str],
+        k: int,
+        where: Sequence[Condition],
+        exact: bool,
+    ) -> list[list[Hit]]:
+        """The k nearest of each query, from one state of the index."""
+        tests = [postgres_condition(condition) for condition in where]
+        met = " AND ".join(["modality = %s", *(test for test, _ in tests)])
+        values = [value for _, found in tests for value in found]
+        dim = self.binding.dim
+        # Exact search compares a stored float16 with the query as it is, an index as a halfvec.
+        # PostgreSQL has no index of the sum with 0, and so uses none for it.
+        exactly = f"0 + (vector::vector({dim}) <#> %s::vector({dim}))"
+        by_index = f"vector <#> %s::vector({dim})::{self._type}"
+        answers = []
+        with self._reading():
+            # pgvector's index ignores filters, and would leave few or none behind a strict one.
+            indexed = set() if exact or where else self._indexed()
+            if indexed:
+                self._query(f"SET LOCAL hnsw.ef_search = {min(1000, 4 * k + 64)}")
+            for query in queries:
+                hits: list[Hit] = []
+                for modality in modalities:
+                    near = by_index if modality in indexed else exactly
+                    sql = (
+                        f"SELECT id, modality, metadata, file, vector FROM {self._table} "
+                        f'WHERE {met} ORDER BY {near}, id COLLATE "C" LIMIT %s'
+                    )
+                    given = [modality, *values, self._pgvector.Vector(query), k + _SPARE]
+                    rows = self._query(sql, given)
+                    vectors = [row[-1].to_numpy() for row in rows]
+                    hits += scored(query, [row[:-1] for row in rows], vectors)
+                answers.append(best(hits, k))
+        return answers
+
+    def items(self, ids: Sequence[str]) -> list[Item]:
+        """Items by id."""
+        with self._reading():
+            return self._items(ids)
+
+    def vectors(self, ids: Sequence[str]) -> Vectors:
+        """Vectors by id, as they are stored."""
+        with self._reading():
+            self._items(ids)
+            sql = f"SELECT id, vector FROM {self._table} WHERE id = ANY(%s)"
+            found = dict(self._query(sql, [list(ids)]))
+        rows = [np.asarray(found[id].to_numpy(), np.float32) for id in ids]
+        return np.stack(rows) if rows else np.empty((0, self.binding.dim), np.float32)
+
+    def ids(self, modality: str | None) -> list[str]:
+        """All ids, in the order in which they were added."""
+        sql = f"SELECT id FROM {self._table} WHERE modality = coalesce(%s, modality) ORDER BY row"
+        with self._reading():
+            return [id for (id,) in self._query(sql, [modality])]
+
+    def counts(self) -> dict[str, int]:
+        """Items of each modality."""
+        with self._reading():
+            counts: dict[str, int] = json.loads(self._about("counts"))
+        return {modality: count for modality, count in counts.items() if count}
+
+    def next_number(self) -> int:
+        """A number that no item had before."""
+        sql = f"SELECT last_value + is_called::int FROM {self._table}_row_seq"
+        with self._reading():
+            return int(self._query(sql)[0][0])
+
+    def details(self) -> dict[str, Any]:
+        """Bytes on disk, indexes for approximate search, version of the server."""
+        with self._reading():
+            size = self._query("SELECT pg_total_relation_size(%s)", [self._table])[0][0]
+            return {
+                "bytes": size,
+                "approximate": len(self._indexed()),
+                "server": self._query("SHOW server_version")[0][0],
+            }
+
+    def check(self) -> None:
+        """Read all vectors; PostgreSQL keeps checksums of its own."""
+        with self._reading():
+            length = "vector_norm(vector::vector)"
+            sql = f"SELECT id FROM {self._table} WHERE abs({length} - 1) > 0.01 LIMIT 1"
+            if found := self._query(sql):
+                raise CcalError(f"{self.location}: the vector of {found[0][0]!r} is damaged.")
+
+    def close(self) -> None:
+        """Close the connection, which lets others write."""
+        if self._connection is not None:
+            with suppress(self._error):
+                self._connection.close()
+
+    def _items(self, ids: Sequence[str]) -> list[Item]:
+        sql = f"SELECT id, modality, metadata, file FROM {self._table} WHERE id = ANY(%s)"
+        known = {row[0]: Item(*row) for row in self._query(sql, [list(ids)])}
+        return in_order(ids, known)
+
+    def _insert(self, items: Sequence[Item], vectors: Vectors) -> None:
+        sql = f"SELECT id FROM {self._table} WHERE id = ANY(%s) LIMIT 1"
+        if taken := self._query(sql, [[item.id for item in items]]):
+            raise id_taken(taken[0][0])
+        columns = "(id, modality, metadata, file, vector)"
+        command = f"COPY {self._table} {columns} FROM STDIN (FORMAT BINARY)"
+        jsonb = require("psycopg.types.json", extra="postgres", purpose="PostgreSQL").Jsonb
+        with self._connection.cursor() as cursor, cursor.copy(command) as copy:
+            copy.set_types(["text", "text", "jsonb", "text", self._type])
+            for item, vector in zip(items, vectors, strict=True):
+                facts = jsonb(dict(item.metadata))
+                copy.write_row((item.id, item.modality, facts, item.file, self._stored(vector)))
+        self._count(Counter(item.modality for item in items))
+
+    def _count(self, more: Mapping[str, int]) -> None:
+        """Add to the number of items of each modality, as PostgreSQL counts slowly."""
+        counts: dict[str, int] = json.loads(self._about("counts"))
+        for modality, count in more.items():
+            counts[modality] = counts.get(modality, 0) + count
+        sql = f"UPDATE {self._table}_about SET value = %s WHERE key = 'counts'"
+        self._query(sql, [json.dumps(counts)])
+
+    @property
+    def _type(self) -> str:
+        return "halfvec" if self.binding.dtype == "float16" else "vector"
+
+    def _stored(self, vector: Any) -> Any:
+        """A vector (dim,) as pgvector keeps it."""
+        half = self.binding.dtype == "float16"
+        return (self._pgvector.HalfVector if half else self._pgvector.Vector)(vector)
+
+    def _register_types(self) -> None:
+        """Teach the connection the types of pgvector."""
+        module = require("pgvector.psycopg", extra="postgres", purpose="An index in PostgreSQL")
+        with self._named_errors():
+            module.register_vector(self._connection)
+
+    def _has_tables(self) -> bool:
+        return self._query("SELECT to_regclass(%s)", [f"{self._table}_about"])[0][0] is not None
+
+    def _make_tables(self, binding: Binding) -> None:
+        """New tables, in place of old ones if there are."""
+        name = self._table
+        self._query(f"DROP TABLE IF EXISTS {name}, {name}_about")
+        self._query(
+            f"CREATE TABLE {name} (row bigserial PRIMARY KEY, "
+            'id text COLLATE "C" NOT NULL UNIQUE, modality text NOT NULL, '
+            f"metadata jsonb NOT NULL, file text, vector {self._type}({binding.dim}) NOT NULL)"
+        )
+        self._query(f"CREATE TABLE {name}_about (key text PRIMARY KEY, value text NOT NULL)")
+        sql = f"INSERT INTO {name}_about VALUES ('binding', %s), ('counts', '{{}}')"
+        self._query(sql, [binding.to_json()])
+
+    def _indexed(self) -> set[str]:
+        """Modalities that have an index for approximate search."""
+        sql = "SELECT indexname FROM pg_indexes WHERE tablename = %s"
+        names = {name for (name,) in self._query(sql, [self._table])}
+        return {
+            modality
+            for number, modality in enumerate(self.binding.modalities)
+            if f"{self._table}_hnsw{number}" in names
+        }
+
+    def _make_indexes(self) -> None:
+        """Index the modalities that have become large; PostgreSQL keeps the index up to date."""
+        if self.binding.dim > _HNSW_DIMENSIONS:
+            return
+        counts, indexed = json.loads(self._about("counts")), self._indexed()
+        for number, modality in enumerate(self.binding.modalities):
+            large = counts.get(modality, 0) >= self.binding.approximate_from
+            if large and modality not in indexed:
+                literal = modality.replace("'", "''")
+                self._query(
+                    f"CREATE INDEX {self._table}_hnsw{number} ON {self._table} "
+                    f"USING hnsw (vector {self._type}_ip_ops) WHERE modality = '{literal}'"
+                )
+
+    def _become_writer(self) -> None:
+        """Take the lock of the index, which ends with the connection, however that ends."""
+        with self._guard:
+            if self._is_writer:
+                return
+            key = [f"ccal {self._table}"]
+            if not self._query("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", key)[0][0]:
+                raise in_use(self.location, "another connection")
+            self._is_writer = True
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        self._become_writer()
+        with self._reading():
+            yield
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """One state of the index, which must still be of the model it was opened for."""
+        with self._transaction():
+            self._bind(Binding.from_json(self._about("binding")))
+            yield
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All inside sees one state, and happens as a whole or not at all."""
+        with self._guard, self._named_errors(), self._connection.transaction():
+            self._query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            yield
+
+    def _about(self, key: str) -> str:
+        """The binding, or the counts, as JSON."""
+        found = self._query(f"SELECT value FROM {self._table}_about WHERE key = %s", [key])
+        if not found:
+            raise CcalError(f"{self.location} is damaged: it says nothing about {key}.")
+        return str(found[0][0])
+
+    def _query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Rows of one statement."""
+        with self._named_errors():
+            cursor = self._connection.execute(sql, parameters or None, binary=True)
+            found: list[tuple[Any, ...]] = cursor.fetchall() if cursor.description else []
+            return found
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        """Errors of PostgreSQL, with the location."""
+        try:
+            yield
+        except self._error as error:
+            text = " ".join(str(error).split())
+            raise CcalError(f"{self.location}: {text}; nothing was changed.") from error
+
+
+def parse_location(location: str) -> tuple[str, str, str]:
+    """The address for the driver, the table, and the location as it may be shown.
+
+    >>> parse_location("postgresql://me:secret@here/birds?table=photos")
+    ('postgresql://me:secret@here/birds', 'photos', 'postgresql://me@here/birds?table=photos')
+    """
+    parts = urlsplit(location)
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    table = options.pop("table", "ccal")
+    if not _TABLE.fullmatch(table):
+        raise InputError(
+            f"table={table} is no name for an index; expected small letters, digits and _."
+        )
+    uri = urlunsplit(parts._replace(query=urlencode(options)))
+    user, at, host = parts.netloc.rpartition("@")
+    shown = parts._replace(netloc=user.partition(":")[0] + at + host)
+    options.pop("password", None)
+    query = urlencode({**options, "table": table}, safe="/")
+    return uri, table, urlunsplit(shown._replace(query=query))

@@ -1,0 +1,254 @@
+"""Files of records beside the vectors: hits always show what the item store has."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import signal
+import sqlite3
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ccal import DualEncoder, InputError
+from ccal.files import FileLock
+from ccal.retrieval import Index
+from ccal.retrieval.backends import exists
+from ccal.retrieval.backends.folder import compaction
+from ccal.retrieval.backends.folder.segments import ItemsFile, write_items
+from tests.retrieval.backends.test_kill import CONTEXT
+from tests.retrieval.conftest import DIM, damage, rows
+
+
+@pytest.fixture
+def location(model: DualEncoder, tmp_path: Path) -> Path:
+    """An index of 40 images, closed."""
+    facts = [{"n": n, "ä": "ö\n"} for n in range(40)]
+    files = [f"{n}.jpg" for n in range(40)]
+    options: dict[str, Any] = {"modality": "image", "metadata": facts, "files": files}
+    Index.build(tmp_path / "index", model, rows(40), **options).close()
+    return tmp_path / "index"
+
+
+def found(index: Index) -> dict[str, Any]:
+    """Metadata and file by id, as a search gives them."""
+    hits = index.search_vectors(rows(1, width=DIM)[0], k=100)
+    return {hit.id: (hit.metadata, hit.file) for hit in hits}
+
+
+def known(index: Index) -> dict[str, Any]:
+    """The same, as the item store has them."""
+    return {item.id: (item.metadata, item.file) for item in index.get(index.ids())}
+
+
+def items_file(location: Path) -> Path:
+    (path,) = location.glob("segment-*.items")
+    return path
+
+
+def make_old(location: Path) -> None:
+    """Take away what the version before files of items had not."""
+    items_file(location).unlink()
+    database = sqlite3.connect(location / "items.sqlite")
+    database.execute("DROP TRIGGER describe")
+    database.execute("DROP TABLE described")
+    database.commit()
+    database.close()
+
+
+def test_hits_stay_as_they_were(location: Path) -> None:
+    index = Index.open(location)
+    before = known(index)
+    queries = rows(3, seed=1, width=DIM)
+    answers = index.search_vectors(queries, k=40)
+    index.update(["image-1"], metadata=[{"new": True}])
+    index.remove(["image-2"])
+    index.add_vectors("image", rows(30, seed=2, width=DIM))
+    index.close()
+    assert {hit.id: (hit.metadata, hit.file) for hit in answers[2]} == before
+
+
+def test_metadata_that_changes(location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "TAIL", 16)
+    with Index.open(location) as index, Index.open(location) as reader:
+        order = index.ids()
+        for number in range(1, 30, 7):
+            index.update([f"image-{number}"], metadata=[{"new": number}], files=["new.jpg"])
+            assert found(index) == found(reader) == known(index)
+        store = index._backend._store  # type: ignore[attr-defined]
+        assert store.query("SELECT row FROM described") == [(1,), (8,), (15,), (22,), (29,)]
+        # So much has changed that a new segment pays.
+        index.update([f"image-{n}" for n in range(1, 13)], metadata=[{"n": -n} for n in range(12)])
+        assert store.query("SELECT row FROM described") == []
+        assert found(index) == found(reader) == known(index)
+        assert index.ids() == order
+        index.check()
+
+
+@pytest.mark.parametrize("harm", ["cut", "flip", "header", "gone", "count"])
+def test_a_damaged_file_is_named_and_written_again(location: Path, harm: str) -> None:
+    with Index.open(location) as index:
+        index.remove(["image-3", "image-40"])
+        index.update(["image-5"], metadata=[{"five": 5}])
+    path = items_file(location)
+    if harm == "count":
+        write_items(path, [b"a\0{}"] * 7, 0)
+    else:
+        damage(path, harm)
+    with (
+        pytest.warns(UserWarning, match=rf"{path.name} was missing or damaged"),
+        Index.open(location) as index,
+    ):
+        assert found(index) == known(index)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with Index.open(location) as index:
+            assert found(index) == known(index)
+            assert len(found(index)) == 38
+            # Written again with nothing in the places of what was removed.
+            assert ItemsFile(path, 40)[2] == b""
+
+
+def test_a_damaged_file_while_another_process_writes(location: Path) -> None:
+    with Index.open(location) as writer:
+        writer.remove(["image-1"])
+        items_file(location).unlink()
+        with Index.open(location) as reader:
+            assert found(reader) == known(reader)
+        with pytest.warns(UserWarning, match="written again"):
+            assert found(writer) == known(writer)
+
+
+def test_a_file_from_the_future_is_not_used(location: Path) -> None:
+    """A reader's transaction may be older than a file that was written again meanwhile."""
+    write_items(items_file(location), [b"nobody\0{}"] * 40, changes=10**6)
+    with Index.open(location) as index:
+        assert found(index) == known(index)
+
+
+def test_a_folder_of_an_earlier_version(location: Path) -> None:
+    make_old(location)
+    with pytest.warns(UserWarning, match="made by an earlier version"):
+        index = Index.open(location)
+    with index:
+        assert found(index) == known(index)
+        index.update(["image-5"], metadata=[{"five": 5}])
+        index.remove(["image-6"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with Index.open(location) as index:
+            assert found(index) == known(index)
+            assert found(index)["image-5"][0] == {"five": 5}
+            index.check()
+
+
+def test_a_folder_whose_database_has_its_earlier_name(location: Path, model: DualEncoder) -> None:
+    (location / "items.sqlite").rename(location / "truth.sqlite")
+    assert exists(location)
+    with Index.open(location, model) as index:
+        assert len(found(index)) == 40
+        index.remove(["image-1"])
+        index.add("image", rows(3, seed=1))
+        assert found(index) == known(index)
+    assert not (location / "items.sqlite").exists()
+    with pytest.raises(InputError, match="is an index already"):
+        Index.build(location, model, rows(2), modality="image")
+    with Index.build(location, model, rows(2), modality="image", replace=True) as index:
+        assert index.count() == 2
+    with Index.open(location) as index:
+        index.check()
+
+
+def test_an_earlier_version_while_another_process_writes(location: Path) -> None:
+    make_old(location)
+    lock = FileLock(location / "writer.lock")
+    lock.acquire()
+    with Index.open(location) as index:
+        assert found(index) == known(index)
+    lock.release()
+    with pytest.warns(UserWarning, match="written again"), Index.open(location) as index:
+        assert found(index) == known(index)
+
+
+def test_replacing_an_earlier_version(location: Path, model: DualEncoder) -> None:
+    make_old(location)
+    with Index.build(location, model, rows(3), modality="image", replace=True) as index:
+        index.update(["image-1"], metadata=[{"new": True}])
+        assert found(index) == known(index)
+
+
+def test_random_changes_of_metadata(
+    location: Path, monkeypatch: pytest.MonkeyPatch, model: DualEncoder
+) -> None:
+    monkeypatch.setattr(compaction, "TAIL", 12)
+    rng = random.Random(0)
+    index, reader = Index.open(location, model), Index.open(location)
+    for step in range(120):
+        ids = index.ids()
+        some = rng.sample(ids, min(len(ids), rng.randint(1, 5)))
+        action = rng.choice(["describe", "describe", "add", "remove", "move", "reopen"])
+        facts = [{"step": step, "n": n} for n in range(len(some))]
+        if action == "describe":
+            index.update(some, metadata=facts)
+        elif action == "add":
+            new = [f"new {step} {n}" for n in range(len(some))]
+            index.add_vectors("image", rows(len(some), width=DIM), metadata=facts, ids=new)
+        elif action == "remove" and len(ids) > 10:
+            index.remove(some)
+        elif action == "move":
+            index.update(some, rows(len(some), seed=step), metadata=facts)
+        elif action == "reopen":
+            index.close()
+            index = Index.open(location, model)
+        assert found(index) == found(reader) == known(index)
+    index.close()
+    reader.close()
+
+
+def describe_until_killed(location: Path, seed: int, begun: Any) -> None:
+    compaction.TAIL = 12
+    rng = random.Random(seed)
+    with Index.open(location) as index:
+        for step in itertools.count():
+            some = rng.sample(index.ids(), 4)
+            index.update(some, metadata=[{"seed": seed, "step": step}] * 4, files=["new.jpg"] * 4)
+            if step % 5 == 0:
+                index.add_vectors("image", rows(8, seed=step, width=DIM))
+                index.remove(rng.sample(index.ids(), 8))
+            begun.set()
+
+
+def test_kills_while_items_are_described(location: Path) -> None:
+    with Index.open(location) as reader:
+        for seed in range(8):
+            begun = CONTEXT.Event()
+            process = CONTEXT.Process(target=describe_until_killed, args=(location, seed, begun))
+            process.start()
+            begun.wait()
+            end = time.monotonic() + 0.05 + 0.1 * random.Random(seed).random()
+            while time.monotonic() < end:
+                assert len(found(reader)) % 8 == 0
+            assert process.pid is not None
+            os.kill(process.pid, signal.SIGKILL)
+            process.join()
+            with Index.open(location) as index:
+                assert found(reader) == found(index) == known(index)
+                index.check()
+
+
+def test_a_search_in_the_middle_of_a_change(location: Path, model: DualEncoder) -> None:
+    def look_and_fail(*_: int) -> None:
+        found(index)
+        raise KeyboardInterrupt
+
+    with Index.open(location, model) as index:
+        with pytest.raises(KeyboardInterrupt):
+            index.add("image", rows(20, seed=1), progress=look_and_fail)
+        assert found(index) == known(index)
+        assert len(found(index)) == 40
+        index.add("image", rows(20, seed=1), progress=lambda *_: print(len(found(index))))
+        assert len(found(index)) == 60
