@@ -1,12 +1,14 @@
-"""Everything that a training run can be told, checked at the door, as plain data for TOML."""
+"""All settings of a training run, checked when they are made, and plain data for TOML."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
+from ccal.bounds import Number, Options, Rule, Whole, check_all
 from ccal.errors import InputError
 
 __all__ = ["BY_TOWER", "METHODS", "PRESETS", "Method", "Settings"]
@@ -17,7 +19,7 @@ BY_TOWER = (
     *("dropout_x", "dropout_y", "learning_rate", "temperature", "averaging", "batch_size"),
     *("max_epochs", "patience"),
 )
-"""Settings of which a residual tower that `tower = "auto"` tries has defaults of its own."""
+"""Settings that have other defaults for the residual tower of `tower = "auto"`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,33 +46,33 @@ class Settings:
             "auto": "no" for linear; for refined, if they are never negative and it does not harm.
         root_y: the same for y.
         tower: of "refined": "linear", "residual" (a hidden layer beside the linear map), or "auto",
-            which trains both and keeps what finds the validation pairs better; the residual one
-            with defaults of its own, where neither `given` nor another value says otherwise.
+            which trains both and keeps the one that finds the validation pairs better. The residual
+            tower has defaults of its own for the settings in `BY_TOWER` that were not set.
         residual: hidden units of that layer.
         dropout_x: share of the inputs of tower x that is set to zero in training.
         dropout_y: the same for tower y.
         optimiser: "adam" (L2 penalty, as in the paper) or "adamw" (decoupled decay).
-        learning_rate: to begin with.
+        learning_rate: of the first epochs.
         weight_decay: as torch's optimisers count it; 2e-4 is the paper's penalty 1e-4 * sum(w^2).
         averaging: decay of the running mean of the weights that is validated and kept; 0 is none.
         batch_size: pairs a step, over all ranks together.
-        max_epochs: the end, if patience does not come first.
+        max_epochs: training ends after so many epochs, or earlier for lack of progress.
         patience: epochs without a better validation MRR before the learning rate is divided.
         refine_patience: the same after the first division.
         refinements: how often the best weights come back with a tenth of the learning rate.
-        epoch_pairs: an epoch visits so many of the training pairs, drawn anew each time; None for
-            all of them.
-        refit_pairs: CCA's projections come from so many training pairs, evenly spread over them;
-            None for all of them.
+        epoch_pairs: training pairs that an epoch visits, drawn anew each time; None for all.
+        refit_pairs: training pairs that CCA's projections are fitted to after an epoch, evenly
+            spread over all; None for all.
         one_per_group: an epoch takes one pair of each group, drawn anew each time, such as one of
             the captions of a picture; CCA's projections are always those of all pairs.
         mask_labels: pairs of one label, or without labels of one group, are not pushed apart.
-        select: direction of the validation MRR that decides, or "both" for the mean; or "classes":
-            AP@50 of one query a class, the mean of the class's y, among all x. It needs labels.
+        select: direction of the validation MRR that chooses the best epoch, or "both" for the mean;
+            or "classes", which needs labels: AP@50 with one query a class, the mean of its y.
         train_on_all: after choosing on the validation pairs, train once more with them included.
-        hub_correction: candidates near too many training queries are set back, as far as that helps
-            to find the validation pairs: "yes", "no", or "auto" for "refined" alone.
-        text: what texts become for ccal, dcca and learned: "tfidf", or words in order for the
+        hub_correction: candidates near too many training queries get a penalty, with the weight
+            that finds the validation pairs best: "yes", "no", or "auto", which is "yes" for
+            "refined" alone.
+        text: front end of texts for ccal, dcca and learned: "tfidf", or words in order for the
             paper's towers "word-cnn" and "word-crnn", which have hidden layers of their own.
             "refined" and "linear" always have TF-IDF.
         backbone: network for image files, as `ccal.features` knows it (needs ccal[images]).
@@ -80,9 +82,9 @@ class Settings:
         language: of the texts, for lemmatising.
         precision: "float32", or "bf16" for autocast in the towers.
         seed: of weights, shuffling and dropout.
-        given: names of settings that hold for both towers of "auto" although they have their
-            default, such as ("max_epochs",); those with another value always do. `preset` and
-            `from_mapping` fill it in from what they are given.
+        given: names of settings in `BY_TOWER` that hold for both towers of "auto" although they
+            equal the default, such as ("max_epochs",). Settings with another value always hold for
+            both. `preset` and `from_mapping` fill it in with the names of their arguments.
     """
 
     method: Method = "refined"
@@ -130,43 +132,30 @@ class Settings:
     given: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(type(self))
+        for name in ("hidden_x", "hidden_y", "given"):
+            value = getattr(self, name)
+            if isinstance(value, list):
+                object.__setattr__(self, name, tuple(value))
+        for name in ("hidden_x", "hidden_y"):
+            value = getattr(self, name)
+            if not isinstance(value, tuple) or not all(map(Whole(at_least=1).allows, value)):
+                raise InputError(f"{name} must be a list of positive whole numbers, got {value!r}.")
+            object.__setattr__(self, name, tuple(map(int, value)))
         if unknown := [name for name in self.given if name not in BY_TOWER]:
             raise InputError(f"given takes {', '.join(BY_TOWER)}; got {unknown[0]!r}.")
-        for field in fields(self):
-            if field.name == "given":
-                continue
-            _check_type(field.name, getattr(self, field.name), hints[field.name])
-        _at_least(
-            self,
-            1,
-            "residual",
-            "batch_size",
-            "max_epochs",
-            "patience",
-            "refine_patience",
-            "min_count",
-        )
-        _at_least(self, 0, "refinements", "weight_decay", "ridge", "power", "seed", "margin")
-        _within(self, 0, 1, "dropout_x", "dropout_y", "averaging")
-        if self.batch_size < 2:
-            raise InputError(f"batch_size must be 2 or more, got {self.batch_size}.")
-        if self.dim is not None and self.dim < 1:
-            raise InputError(f"dim must be 1 or more, got {self.dim}.")
-        for name in ("epoch_pairs", "refit_pairs"):
-            value = getattr(self, name)
-            if value is not None and value < 2:
-                raise InputError(f"{name} must be 2 or more, got {value}.")
-        if not 0 < self.momentum <= 1:
-            raise InputError(f"momentum must lie in (0, 1], got {self.momentum}.")
+        for name in ("backbone", "language"):
+            if not isinstance(getattr(self, name), str):
+                raise InputError(f"{name} must be text, got {getattr(self, name)!r}.")
+        check_all(_rules(), vars(self))
+        for name in _NUMBERS:
+            # TOML and checkpoints take Python's numbers only.
+            if hasattr(value := getattr(self, name), "item"):
+                object.__setattr__(self, name, value.item())
         if self.train_on_all and self.refinements:
             raise InputError(
                 f"train_on_all repeats the chosen number of epochs at one learning rate; it needs "
                 f"refinements = 0, got {self.refinements}."
             )
-        for name in ("learning_rate", "temperature"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise InputError(f"{name} must be positive, got {getattr(self, name)}.")
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
@@ -181,7 +170,7 @@ class Settings:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:
-        """Settings from plain data, as TOML has it; lists become tuples.
+        """Settings from plain data, as TOML has it.
 
         >>> Settings.from_mapping({"margn": 0.2})
         Traceback (most recent call last):
@@ -194,16 +183,13 @@ class Settings:
                 close = difflib.get_close_matches(name, names, n=1)
                 hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}."
                 raise InputError(f"There is no setting {name!r}; {hint}")
-        plain: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
-        }
-        settings = cls(**plain)
-        named = (name for name in settings.to_be_chosen if name in plain)
+        settings = cls(**values)
+        named = (name for name in settings.to_be_chosen if name in values)
         return settings.changed(given=(*settings.given, *named))
 
     @property
     def to_be_chosen(self) -> tuple[str, ...]:
-        """Names of the settings that a residual tower may have other values of.
+        """Names of the settings in `BY_TOWER` that were not set, so that a tower chooses them.
 
         >>> Settings(max_epochs=20, given=("patience",)).to_be_chosen[-1]
         'batch_size'
@@ -217,17 +203,17 @@ class Settings:
         )
 
     def changed(self, **changes: Any) -> Self:
-        """A copy with other values here and there."""
+        """A copy with some other values."""
         return replace(self, **changes)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, without those that are None or to be chosen; `from_mapping` reads them.
+        """Plain values for `from_mapping`, without those that are None or `to_be_chosen`.
 
         >>> "max_epochs" in Settings().as_dict(), Settings(max_epochs=20).as_dict()["max_epochs"]
         (False, 20)
         """
         plain = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
-        # What is there was given, so nothing need say so.
+        # `from_mapping` takes every setting it gets as given.
         left_out = {*self.to_be_chosen, "given"}
         return {k: v for k, v in plain.items() if v is not None and k not in left_out}
 
@@ -289,37 +275,38 @@ experiments with a word CNN and a word CNN-RNN, chosen by AP@50 on unseen classe
 music and sound, for `ccal reproduce` (the two differ in their training tunes only)."""
 
 
-def _check_type(name: str, value: object, hint: Any) -> None:
-    """Refuse a value that is not of the annotated type; whole numbers pass for floats."""
-    origin, options = get_origin(hint), get_args(hint)
-    if origin is Literal:
-        if value not in options:
-            raise InputError(
-                f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}."
-            )
-        return
-    if origin is tuple:
-        if not isinstance(value, tuple) or not all(type(v) is int and v > 0 for v in value):
-            raise InputError(f"{name} must be a list of positive whole numbers, got {value!r}.")
-        return
-    kinds = options or (hint,)
-    given = type(value)
-    if given in kinds or (given is int and float in kinds):
-        return
-    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-    expected = " or ".join(words[kind] for kind in kinds if kind in words)
-    raise InputError(f"{name} must be {expected}, got {value!r}.")
+_NUMBERS: dict[str, Rule | tuple[Rule, ...]] = {
+    "dim": (Whole(at_least=1), Options(None)),
+    "margin": Number(at_least=0),
+    "temperature": Number(above=0),
+    "ridge": Number(at_least=0),
+    "power": Number(at_least=0),
+    "momentum": Number(above=0, at_most=1),
+    "residual": Whole(at_least=1),
+    "dropout_x": Number(at_least=0, below=1),
+    "dropout_y": Number(at_least=0, below=1),
+    "learning_rate": Number(above=0),
+    "weight_decay": Number(at_least=0),
+    "averaging": Number(at_least=0, below=1),
+    "batch_size": Whole(at_least=2),
+    "max_epochs": Whole(at_least=1),
+    "patience": Whole(at_least=1),
+    "refine_patience": Whole(at_least=1),
+    "refinements": Whole(at_least=0),
+    "epoch_pairs": (Whole(at_least=2), Options(None)),
+    "refit_pairs": (Whole(at_least=2), Options(None)),
+    "min_count": Whole(at_least=1),
+    "seed": Whole(at_least=0),
+}
 
 
-def _at_least(settings: Settings, low: float, *names: str) -> None:
-    for name in names:
-        value = getattr(settings, name)
-        if not low <= value < float("inf"):
-            raise InputError(f"{name} must be {low} or more, got {value}.")
-
-
-def _within(settings: Settings, low: float, high: float, *names: str) -> None:
-    for name in names:
-        value = getattr(settings, name)
-        if not low <= value < high:
-            raise InputError(f"{name} must be at least {low} and below {high}, got {value}.")
+@cache
+def _rules() -> dict[str, Rule | tuple[Rule, ...]]:
+    """Bounds of the numbers, and the values that flags and choices may have."""
+    choices: dict[str, Rule | tuple[Rule, ...]] = {}
+    for name, hint in get_type_hints(Settings).items():
+        if hint is bool:
+            choices[name] = Options(True, False)
+        elif get_origin(hint) is Literal:
+            choices[name] = Options(*get_args(hint))
+    return {**choices, **_NUMBERS}
