@@ -10,7 +10,7 @@ from ccal.encoders import DenseTower
 from ccal.errors import CcalError, InputError
 from ccal.losses import PairwiseRankingLoss
 from ccal.model import DualEncoder
-from ccal.ranks import mean_reciprocal_rank
+from ccal.ranks import mean_reciprocal_ranks
 from tests.codes.data import embedded_pairs
 
 QUICK = HeadTraining(epochs=6, batch_size=100, learning_rate=3e-3)
@@ -18,7 +18,7 @@ QUICK = HeadTraining(epochs=6, batch_size=100, learning_rate=3e-3)
 
 def score(heads: tuple[Head, Head], views: tuple[torch.Tensor, torch.Tensor]) -> float:
     x, y = (torch.where(h(v) > 0, 1.0, -1.0) for h, v in zip(heads, views, strict=True))
-    return mean_reciprocal_rank(x, y, pessimistic=True)
+    return mean_reciprocal_ranks(x, y, pessimistic=True)[0]
 
 
 def test_training_finds_what_a_common_rotation_cannot() -> None:

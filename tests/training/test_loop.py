@@ -15,7 +15,7 @@ from ccal.cca import CCALayer
 from ccal.encoders import DenseTower
 from ccal.errors import CcalError, InputError
 from ccal.model import DualEncoder
-from ccal.ranks import mean_reciprocal_rank
+from ccal.ranks import mean_reciprocal_ranks
 from ccal.training.batch_norm import unbiased_batch_norm
 from ccal.training.progress import History
 from tests.training.stand_ins import Arrays, Contrast, make_model, pairs, quick, run, untimed
@@ -23,7 +23,7 @@ from tests.training.stand_ins import Arrays, Contrast, make_model, pairs, quick,
 
 def mrr(model: DualEncoder, valid: Arrays) -> tuple[float, float]:
     x, y = model.encode("image", valid.x), model.encode("text", valid.y)
-    return mean_reciprocal_rank(x, y), mean_reciprocal_rank(y, x)
+    return mean_reciprocal_ranks(x, y)
 
 
 def same(one: nn.Module, other: nn.Module) -> bool:

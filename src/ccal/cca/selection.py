@@ -9,12 +9,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
 from ccal.cca.solver import ridge_floor
 from ccal.cca.statistics import Moments
 from ccal.errors import InputError
-from ccal.ranks import mean_reciprocal_rank
+from ccal.ranks import mean_reciprocal_ranks, weighted_reciprocal_ranks
 
 __all__ = [
     "NEGLIGIBLE",
@@ -44,8 +43,6 @@ _MAX_REFINEMENTS = 16
 
 # Larger decompositions are made in float32.
 _EXACT_UP_TO = 500
-
-_SCORES_AT_ONCE = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -83,25 +80,7 @@ def both_ways(x: Tensor, y: Tensor) -> float:
 
     Ties count against the counterpart: projections that collapse must not look perfect.
     """
-    forward = mean_reciprocal_rank(x, y, pessimistic=True)
-    return (forward + mean_reciprocal_rank(y, x, pessimistic=True)) / 2
-
-
-def _weighted_scores(x: Tensor, y: Tensor, weights: Tensor) -> list[float]:
-    """`both_ways` of x (m, k) and y (m, k) with each of several weights (p, k) of the axes.
-
-    One score matrix serves both directions, and small ones are made for all weights at once.
-    """
-    together = max(1, _SCORES_AT_ONCE // len(x) ** 2)
-    found: list[float] = []
-    for some in weights.split(together):
-        a, b = (functional.normalize(view * some[:, None], dim=2) for view in (x, y))
-        scores = a @ b.mT
-        match = scores.diagonal(dim1=1, dim2=2)
-        forward = (scores >= match.unsqueeze(2)).sum(2).double().reciprocal().mean(1)
-        backward = (scores >= match.unsqueeze(1)).sum(1).double().reciprocal().mean(1)
-        found += ((forward + backward) / 2).tolist()
-    return found
+    return sum(mean_reciprocal_ranks(x, y, pessimistic=True)) / 2
 
 
 class HeldOut:
@@ -128,7 +107,7 @@ class HeldOut:
         wy = _whitening_scale(self._ly, ridge[1] * self._unit[1], self._floor_y)
         U, d, V = _leading_triplets(wx[:, None] * self._cross * wy, self._k)
         weights = torch.stack([d**p for p in powers])
-        return _weighted_scores((self._x * wx) @ U, (self._y * wy) @ V, weights)
+        return weighted_reciprocal_ranks((self._x * wx) @ U, (self._y * wy) @ V, weights)
 
 
 def try_out(

@@ -22,7 +22,7 @@ from ccal.encoders import FrontEnd
 from ccal.errors import InputError
 from ccal.evaluation.hubs import HubCorrection
 from ccal.model import DualEncoder
-from ccal.ranks import mean_reciprocal_rank
+from ccal.ranks import mean_reciprocal_ranks
 from ccal.training.batches import PairFeatures, concatenated
 from ccal.training.loop import fit
 from ccal.training.methods import (
@@ -245,7 +245,6 @@ def choose_hub_weight(seen: tuple[Tensor, Tensor], held: tuple[Tensor, Tensor]) 
     def score(weight: float) -> float:
         hubs = HubCorrection(dim, bank=n, neighbours=min(_NEIGHBOURS, n), weight=weight)
         hubs.to(seen[0].device).fit(*seen)
-        x, y = hubs.correct_x(held[0]), hubs.correct_y(held[1])
-        return mean_reciprocal_rank(x, y) + mean_reciprocal_rank(y, x)
+        return sum(mean_reciprocal_ranks(hubs.correct_x(held[0]), hubs.correct_y(held[1])))
 
     return max(_HUB_WEIGHTS, key=score)

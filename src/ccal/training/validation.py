@@ -12,7 +12,7 @@ from ccal.cca import CCALayer
 from ccal.errors import InputError
 from ccal.evaluation import class_precisions, evenly_spaced, reachable_k
 from ccal.model import DualEncoder
-from ccal.ranks import counterpart_ranks, mean_reciprocal_rank
+from ccal.ranks import counterpart_ranks, mean_reciprocal_ranks
 from ccal.training.batches import Features, PairFeatures, RowNumbers, share
 
 __all__ = [
@@ -76,17 +76,12 @@ def validation_mrr(
 
     Ties count against the counterpart: embeddings that collapse to one point must not be chosen.
     """
-    x, y = embed(model, valid, batch_size, each)
-    return (
-        mean_reciprocal_rank(x, y, pessimistic=True),
-        mean_reciprocal_rank(y, x, pessimistic=True),
-    )
+    return mean_reciprocal_ranks(*embed(model, valid, batch_size, each), pessimistic=True)
 
 
 def reciprocal_ranks(x: Tensor, y: Tensor) -> Tensor:
     """1 / rank (n,) of pairs (n, k), the mean of both directions; ties count against them."""
-    ranks = [counterpart_ranks(a, b, pessimistic=True) for a, b in ((x, y), (y, x))]
-    return torch.stack(ranks).double().reciprocal().mean(0)
+    return torch.stack(counterpart_ranks(x, y, pessimistic=True)).double().reciprocal().mean(0)
 
 
 def class_scores(
