@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ccal.codes import BinaryCodes, CodeIndex
-from ccal.codes.binary import Kind
 from ccal.evaluation import Measures
 from ccal.evaluation.hubs import HubCorrection, csls_scores, inverted_softmax_scores
 from ccal.model import DualEncoder
 from ccal.ranks import unit_rows
+from ccal.retrieval.codes.binary import Kind
 
 BYTES, RERANK = (32, 16, 8), 100
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -142,7 +142,7 @@ class CodesFile(ArrayFile):
 
 def write_codes(path: Path, vectors: NDArray[np.floating], bits: int) -> None:
     """Write codes of unit vectors (n, d)."""
-    from ccal.codes.itq import itq_rotation
+    from ccal.retrieval.codes.heads import itq_rotation
 
     rng = np.random.default_rng(0)
     count, dim = vectors.shape
@@ -194,7 +194,7 @@ def _packed(
 
 
 def _searched(packed: NDArray[np.uint8]) -> Any:
-    from ccal.codes.hamming import FaissCodes, HammingCodes
+    from ccal.retrieval.codes.hamming import FaissCodes, HammingCodes
 
     return FaissCodes(packed) if has_faiss() else HammingCodes(packed)
 

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from ccal.codes import BinaryCodes, CodeIndex, index
+from ccal.codes import BinaryCodes, CodeIndex
 from ccal.errors import InputError
-from tests.codes.data import embedded_pairs, small_model
+from ccal.retrieval.codes import code_index
+from tests.retrieval.codes.data import embedded_pairs, small_model
 
 
 @pytest.fixture
@@ -76,9 +77,9 @@ def test_many_candidates_go_to_faiss(codes: BinaryCodes, monkeypatch: pytest.Mon
     pytest.importorskip("faiss", reason="faiss is not installed")
     packed = codes.encode("text", embedded_pairs(50)[1])
     assert CodeIndex(codes, packed).engine == "numpy"
-    monkeypatch.setattr(index, "_FAISS_FROM", 50)
+    monkeypatch.setattr(code_index, "_FAISS_FROM", 50)
     assert CodeIndex(codes, packed).engine == "faiss"
-    monkeypatch.setattr(index, "find_spec", lambda name: None)
+    monkeypatch.setattr(code_index, "find_spec", lambda name: None)
     assert CodeIndex(codes, packed).engine == "numpy"
 
 
@@ -104,7 +105,7 @@ def test_what_cannot_be_is_refused(codes: BinaryCodes) -> None:
         (lambda: searched.search(asked, k=11, rerank=10, vectors=x), "between 1 and rerank"),
         (lambda: searched.search(asked, rerank=10, vectors=x[:, :3]), r"\(20, 12\)"),
         (lambda: searched.search(asked, rerank=10, vectors=x * np.nan), "NaN"),
-        (lambda: searched.search(asked, k=0), "k must be 1"),
+        (lambda: searched.search(asked, k=0), "k must be a whole number of at least 1"),
     ):
         with pytest.raises(InputError, match=message):
             act()

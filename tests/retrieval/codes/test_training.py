@@ -4,14 +4,14 @@ import pytest
 import torch
 
 from ccal import CCALayer
-from ccal.codes.heads import Head, itq_heads, unit_views
-from ccal.codes.ranking import HeadTraining, train_heads, train_through
 from ccal.encoders import DenseTower
 from ccal.errors import CcalError, InputError
 from ccal.losses import PairwiseRankingLoss
 from ccal.model import DualEncoder
 from ccal.ranks import mean_reciprocal_ranks
-from tests.codes.data import embedded_pairs
+from ccal.retrieval.codes.heads import Head, itq_heads, unit_views
+from ccal.retrieval.codes.training import HeadTraining, train_heads, train_through
+from tests.retrieval.codes.data import embedded_pairs
 
 QUICK = HeadTraining(epochs=6, batch_size=100, learning_rate=3e-3)
 

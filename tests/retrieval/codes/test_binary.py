@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from ccal.codes import BinaryCodes, HeadTraining, hamming_distances
-from ccal.codes.binary import Kind
 from ccal.errors import InputError
 from ccal.retrieval import OtherModelError
-from tests.codes.data import embedded_pairs, small_model
+from ccal.retrieval.codes.binary import Kind
+from tests.retrieval.codes.data import embedded_pairs, small_model
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 QUICK = HeadTraining(epochs=2, batch_size=100)

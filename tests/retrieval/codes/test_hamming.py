@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ccal.codes import hamming, hamming_distances
-from ccal.codes.hamming import FaissCodes, HammingCodes
+from ccal.codes import hamming_distances
 from ccal.errors import InputError
+from ccal.retrieval.codes import hamming
+from ccal.retrieval.codes.hamming import FaissCodes, HammingCodes
 
 
 def drawn(rows: int, width: int, seed: int, few: bool = False) -> NDArray[np.uint8]:
@@ -83,7 +84,7 @@ def test_nothing_to_search_or_to_ask(engine: type[HammingCodes | FaissCodes]) ->
     assert [a.shape for a in engine(none).nearest(some, 3)] == [(4, 0)] * 2
     assert [a.shape for a in engine(some).nearest(none, 3)] == [(0, 3)] * 2
     assert len(engine(none)) == 0
-    with pytest.raises(InputError, match="k must be 1 or more"):
+    with pytest.raises(InputError, match="k must be a whole number of at least 1"):
         engine(some).nearest(some, 0)
     with pytest.raises(InputError, match=r"\(n, 2\)"):
         engine(some).nearest(drawn(4, 3, 0), 1)

@@ -11,11 +11,10 @@ import torch
 from numpy.typing import NDArray
 
 from ccal.bounds import Options, check
-from ccal.codes.binary import BinaryCodes
-from ccal.codes.hamming import FaissCodes, HammingCodes
-from ccal.codes.packing import Packed, check_packed
 from ccal.errors import InputError
 from ccal.ranks import unit_rows
+from ccal.retrieval.codes.binary import BinaryCodes
+from ccal.retrieval.codes.hamming import FaissCodes, HammingCodes, Packed, check_packed
 
 __all__ = ["CodeHits", "CodeIndex"]
 

@@ -12,16 +12,19 @@ from torch import Tensor
 
 from ccal.bounds import Options, check
 from ccal.cca import CCALayer
-from ccal.codes.heads import Head, itq_heads, sign_heads, unit_views
-from ccal.codes.packing import Packed, check_bits, pack
-from ccal.codes.ranking import HeadTraining, train_heads, train_through
-from ccal.codes.saving import read_heads, write_heads
 from ccal.errors import InputError
+from ccal.files import load_part, save_part
 from ccal.model import DualEncoder
+from ccal.retrieval.codes.hamming import Packed, check_bits, pack
+from ccal.retrieval.codes.heads import Head, itq_heads, sign_heads, unit_views
+from ccal.retrieval.codes.training import HeadTraining, train_heads, train_through
 from ccal.retrieval.embedding import fingerprint
 from ccal.retrieval.items import OtherModelError
 
 __all__ = ["BinaryCodes", "Kind"]
+
+_CONFIG, _FORMAT = "codes.json", 1
+
 
 Kind = Literal["sign", "itq", "ranking"]
 
@@ -151,15 +154,30 @@ class BinaryCodes:
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write configuration (JSON) and heads (safetensors) to a folder of their own."""
-        config = {"kind": self.kind, "bits": self.bits, "model": self.model}
-        write_heads(folder, config, self.heads)
+        tensors = {
+            f"{view}.{part}": getattr(head, part).clone()
+            for view, head in enumerate(self.heads.values())
+            for part in ("weight", "bias")
+        }
+        form = {"format": _FORMAT, "kind": self.kind, "bits": self.bits, "model": self.model}
+        about = {**form, "modalities": list(self.heads)}
+        save_part(folder, _CONFIG, about, tensors, key="heads")
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], model: DualEncoder | None = None) -> Self:
         """Read what `save` wrote; with a `model`, refuse codes of another one."""
-        config, heads = read_heads(folder)
-        check("kind", config["kind"], Options(*get_args(Kind)))
-        codes = cls(heads=heads, **config)
+        kind, formats = "set of binary codes", (_FORMAT,)
+        with load_part(folder, _CONFIG, kind=kind, formats=formats, key="heads") as (about, parts):
+            heads = {
+                name: Head(parts[f"{view}.weight"], parts[f"{view}.bias"])
+                for view, name in enumerate(about["modalities"])
+            }
+            check_bits(about["bits"])
+            check("kind", about["kind"], Options(*get_args(Kind)))
+            widths = {head.weight.shape[1] for head in heads.values()}
+            if widths != {about["bits"]}:
+                raise InputError(f"{str(folder)!r} says {about['bits']} bits, its heads {widths}.")
+            codes = cls(about["kind"], about["bits"], heads, about["model"])
         if model is not None:
             codes.check(model)
         return codes

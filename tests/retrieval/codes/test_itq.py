@@ -7,10 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccal.codes.heads import itq_heads, sign_heads, unit_views
-from ccal.codes.itq import itq_rotation, shared_axes
 from ccal.errors import InputError
-from tests.codes.data import embedded_pairs
+from ccal.retrieval.codes.heads import itq_heads, itq_rotation, shared_axes, sign_heads, unit_views
+from tests.retrieval.codes.data import embedded_pairs
 
 
 @settings(deadline=None)

@@ -11,12 +11,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ccal.codes.heads import Head
+from ccal.bounds import Number, Whole, check_all
 from ccal.errors import CcalError, InputError
 from ccal.losses import PairwiseRankingLoss
 from ccal.model import DualEncoder
+from ccal.retrieval.codes.heads import Head
 
 __all__ = ["HeadTraining", "train_heads", "train_through"]
+
+
+_BOUNDS = {
+    "epochs": Whole(at_least=1),
+    "batch_size": Whole(at_least=2),
+    "slope": Number(at_least=1),
+    "dropout": Number(at_least=0, below=1),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,11 +58,7 @@ class HeadTraining:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("epochs", 1), ("batch_size", 2), ("slope", 1.0)):
-            if getattr(self, name) < least:
-                raise InputError(f"{name} must be {least} or more, got {getattr(self, name)}.")
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout must lie in [0, 1), got {self.dropout}.")
+        check_all(_BOUNDS, self.__dict__)
 
 
 def train_heads(
@@ -61,7 +66,7 @@ def train_heads(
 ) -> tuple[Head, Head]:
     """Heads trained on unit embeddings (n, k) of pairs, one matrix a view, from where they start.
 
-    >>> from ccal.codes.heads import itq_heads, unit_views
+    >>> from ccal.retrieval.codes.heads import itq_heads, unit_views
     >>> x = torch.randn(200, 8)
     >>> x, y = unit_views(x, x + torch.randn(200, 8))
     >>> heads = train_heads(x, y, itq_heads(x, y, 16), HeadTraining(epochs=2, batch_size=100))
