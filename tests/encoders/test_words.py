@@ -262,7 +262,7 @@ def test_errors(kind: type[Tower]) -> None:
         kind(100, length=14)
     with pytest.raises(InputError, match=r"vocabulary must be 3 or more, .* got 2"):
         kind(2)
-    with pytest.raises(InputError, match="maps must be 1 or more, got 0"):
+    with pytest.raises(InputError, match="maps must be a whole number of at least 1, got maps=0"):
         kind(100, maps=0)
     with pytest.raises(InputError, match="float16 cannot hold every number below 5000"):
         kind(5000, maps=8, hidden=8)(torch.zeros(2, 30, dtype=torch.float16))

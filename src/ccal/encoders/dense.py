@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ccal.bounds import Number, Whole, check
 from ccal.encoders.registry import register_tower
 from ccal.errors import InputError
 
@@ -42,15 +43,15 @@ class DenseTower(nn.Module):
     ) -> None:
         super().__init__()
         sizes = [in_features, *hidden, out_features]
-        if not all(isinstance(size, int) and size > 0 for size in sizes):
+        if not all(map(Whole(at_least=1).allows, sizes)):
             raise InputError(f"All layer sizes must be positive whole numbers, got {sizes}.")
-        if not 0 < scale < float("inf"):
-            raise InputError(f"scale must be positive and finite, got {scale}.")
+        check("scale", scale, Number(above=0))
+        check("dropout", dropout, Number(at_least=0, below=1))
         self.in_features, self.out_features = in_features, out_features
         self.hidden, self.scale, self.dropout = tuple(hidden), scale, nn.Dropout(dropout)
         layers: list[nn.Module] = []
         for size, following in pairwise(sizes[:-1]):
-            # Batch normalisation subtracts any bias again.
+            # Batch normalisation subtracts a bias again.
             layers += [_linear(size, following, bias=False), nn.BatchNorm1d(following), nn.ELU()]
         self.layers = nn.Sequential(*layers, _linear(sizes[-2], out_features, bias=True))
 
@@ -72,7 +73,7 @@ class DenseTower(nn.Module):
 
 
 def check_features(features: Tensor, in_features: int) -> None:
-    """Refuse what is not (n, in_features)."""
+    """Refuse features of another shape than (n, in_features)."""
     if features.ndim != 2 or features.shape[1] != in_features:
         raise InputError(
             f"This tower takes features of shape (n, {in_features}), got {tuple(features.shape)}."

@@ -1,4 +1,4 @@
-"""A tower that can start as one side of linear CCA."""
+"""A tower that can be initialised with one projection of linear CCA."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _HIDDEN_DROPOUT = 0.3
 class LinearTower(nn.Module):
     """Centre the features, drop some of them in training, multiply by a matrix.
 
-    With `root`, features become the square roots of their size, with their sign, before all else:
-    that tames features with long tails, such as the activations of a network or counts. With
-    `hidden` units, a small network is added to the linear map; its output starts at zero.
+    With `root`, features become `signed_root(features)` first: that tames features with long tails,
+    such as the activations of a network or counts. With `hidden` units, a small network is added to
+    the linear map; its output starts at zero.
 
     Shapes: (n, in_features) -> (n, out_features).
 
     >>> tower = LinearTower(3, 2)
-    >>> tower.start([1.0, 0.0, 0.0], [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
+    >>> tower.initialise([1.0, 0.0, 0.0], [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
     >>> tower(torch.tensor([[2.0, 5.0, 7.0]])).tolist()
     [[1.0, 5.0]]
     """
@@ -72,12 +72,13 @@ class LinearTower(nn.Module):
         }
 
     @torch.no_grad()
-    def start(self, mean: ArrayLike, projection: ArrayLike, spread: float = 1.0) -> None:
-        """Compute (x - mean) projection, with mean (in_features,), until trained further.
+    def initialise(self, mean: ArrayLike, projection: ArrayLike, spread: float = 1.0) -> None:
+        """Set the weights so that the tower computes (x - mean) @ projection.
 
-        x are the square roots if there are any, and `spread` is about their standard deviation: the
-        hidden layer sees (x - mean) / spread. Features of unusual size are counted in units of it,
-        so that weights and gradients stay within what float32 can hold.
+        x are the features, or with `root` their square roots; mean is (in_features,) and projection
+        (in_features, out_features). `spread` is about the standard deviation of x: the hidden layer
+        sees (x - mean) / spread. If it is below 1e-4 or above 1e4, the linear map too counts x in
+        units of it, so that weights and gradients stay within the range of float32.
         """
         unit = 1.0 if 1e-4 < spread < 1e4 else spread
         weight = torch.as_tensor(projection) * unit
@@ -102,7 +103,7 @@ class LinearTower(nn.Module):
 
 
 def signed_root(features: Tensor) -> Tensor:
-    """Square roots of the sizes, with the signs.
+    """Square roots of the absolute values, with the signs of the values.
 
     >>> signed_root(torch.tensor([4.0, -9.0]))
     tensor([ 2., -3.])

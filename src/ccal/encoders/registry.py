@@ -1,4 +1,19 @@
-"""Parts of a model by name, so that a saved one is built again from plain text, without pickle."""
+"""Towers and front ends by name, so that a saved model is built again from JSON, without pickle.
+
+A class registers under a name and has a method `config()`, which returns its constructor's
+arguments as plain data. A saved model holds that data with the name as "type".
+
+>>> @register_tower("half")
+... class Half(nn.Module):
+...     def config(self):
+...         return {}
+...     def forward(self, x):
+...         return x / 2
+>>> tower_config(Half())
+{'type': 'half'}
+>>> build_tower({"type": "half"})
+Half()
+"""
 
 from __future__ import annotations
 
@@ -25,17 +40,14 @@ Class = TypeVar("Class", bound=type)
 
 
 class FrontEnd(Protocol):
-    """From raw items of a modality, such as texts, to rows of features.
-
-    `config()` returns the constructor's arguments as plain data.
-    """
+    """From raw items of a modality, such as texts, to rows of features."""
 
     def transform(self, items: Sequence[Any], /) -> NDArray[Any]:
         """Features (n, d) of n items."""
         ...
 
     def config(self) -> dict[str, Any]:
-        """Plain data from which `from_config` makes the same front end."""
+        """Plain data from which the constructor, or `from_config`, makes the same front end."""
         ...
 
 
@@ -45,6 +57,12 @@ class _Registry(Generic[Part]):
         self._builders: dict[str, Callable[..., Part]] = {}
 
     def register(self, name: str) -> Callable[[Class], Class]:
+        """Class decorator: a part of this class can be saved and loaded.
+
+        The class needs a method `config()` that returns its constructor's arguments as plain data;
+        and `from_config(**config)` if the constructor does not take them.
+        """
+
         def decorate(cls: Class) -> Class:
             self._builders[name] = getattr(cls, "from_config", cls)
             cls.part_name = name  # type: ignore[attr-defined]
@@ -53,6 +71,7 @@ class _Registry(Generic[Part]):
         return decorate
 
     def config(self, part: Part) -> dict[str, Any]:
+        """Plain data from which a part like this one can be built, with fresh weights."""
         name, config = getattr(part, "part_name", None), getattr(part, "config", None)
         if name not in self._builders or not callable(config):
             raise InputError(
@@ -63,6 +82,7 @@ class _Registry(Generic[Part]):
         return {"type": name, **config()}
 
     def build(self, config: dict[str, Any]) -> Part:
+        """The part that such plain data describes."""
         arguments = dict(config)
         name = arguments.pop("type", None)
         if name not in self._builders:
@@ -72,55 +92,8 @@ class _Registry(Generic[Part]):
 
 
 _TOWERS = _Registry[nn.Module]("tower", "register_tower")
+register_tower, tower_config, build_tower = _TOWERS.register, _TOWERS.config, _TOWERS.build
+
 _FRONT_ENDS = _Registry[FrontEnd]("front end", "register_front_end")
-
-
-def register_tower(name: str) -> Callable[[Class], Class]:
-    """Class decorator: a tower of this name can be saved and loaded.
-
-    The class needs a method `config()` that returns its constructor's arguments as plain data.
-
-    >>> @register_tower("half")
-    ... class Half(nn.Module):
-    ...     def config(self):
-    ...         return {}
-    ...     def forward(self, x):
-    ...         return x / 2
-    >>> tower_config(Half())
-    {'type': 'half'}
-    """
-    return _TOWERS.register(name)
-
-
-def tower_config(tower: nn.Module) -> dict[str, Any]:
-    """Plain data from which `build_tower` makes a tower like this one, with fresh weights."""
-    return _TOWERS.config(tower)
-
-
-def build_tower(config: dict[str, Any]) -> nn.Module:
-    """The tower that `tower_config` described.
-
-    >>> from ccal.encoders import DenseTower
-    >>> build_tower(tower_config(DenseTower(4, 2, hidden=(8,)))).out_features
-    2
-    """
-    return _TOWERS.build(config)
-
-
-def register_front_end(name: str) -> Callable[[Class], Class]:
-    """Class decorator: a model with a front end of this name can be saved and loaded.
-
-    The class needs `transform` and `config`; `from_config(**config)` if the constructor does not
-    take the arguments that `config()` returns.
-    """
-    return _FRONT_ENDS.register(name)
-
-
-def front_end_config(front_end: FrontEnd) -> dict[str, Any]:
-    """Plain data from which `build_front_end` makes the same front end."""
-    return _FRONT_ENDS.config(front_end)
-
-
-def build_front_end(config: dict[str, Any]) -> FrontEnd:
-    """The front end that `front_end_config` described."""
-    return _FRONT_ENDS.build(config)
+register_front_end, front_end_config = _FRONT_ENDS.register, _FRONT_ENDS.config
+build_front_end = _FRONT_ENDS.build

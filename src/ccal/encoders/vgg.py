@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from ccal.bounds import Whole
 from ccal.encoders.registry import register_tower
 from ccal.errors import InputError
 
@@ -45,7 +46,7 @@ class VGG(nn.Module):
     ) -> None:
         super().__init__()
         sizes = [height, width, out_features, stride, *maps]
-        if not maps or not all(isinstance(size, int) and size > 0 for size in sizes):
+        if not maps or not all(map(Whole(at_least=1).allows, sizes)):
             raise InputError(f"All sizes must be positive whole numbers, got {sizes}.")
         smallest = stride * (2 ** len(maps) - 1) + 1
         if min(height, width) < smallest:
@@ -94,14 +95,14 @@ class VGG(nn.Module):
 
 
 def _channels_last(layers: list[nn.Module]) -> nn.Sequential:
-    """As one network; on the CPU convolutions are nearly twice as fast with the channels last."""
+    """One network; with the channels last, convolutions on the CPU are nearly twice as fast."""
     network = nn.Sequential(*layers)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return network
 
 
 def _normalised(inputs: int, outputs: int, kernel: int, stride: int = 1) -> list[nn.Module]:
-    # Batch normalisation subtracts any bias again.
+    # Batch normalisation subtracts a bias again.
     conv = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
     nn.init.kaiming_uniform_(conv.weight, nonlinearity="linear")
     return [conv, nn.BatchNorm2d(outputs)]

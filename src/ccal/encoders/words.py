@@ -1,6 +1,6 @@
 """Towers that read words in order: the paper's word CNN and CNN-RNN (its Tables 8 and 9).
 
-They take word numbers as `ccal.data.WordSequences` makes them: 0 is padding, 1 an unknown word,
+They take word numbers from `ccal.features.WordSequences`: 0 is padding, 1 an unknown word,
 and words of the vocabulary start at 2.
 """
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ccal.bounds import Whole, check
 from ccal.encoders.dense import check_features
 from ccal.encoders.registry import register_tower
 from ccal.errors import InputError
@@ -66,7 +67,7 @@ class OneHotConv(nn.Module):
 
 
 class _WordTower(nn.Module):
-    """What both towers share: checked word numbers through three convolutions.
+    """The convolutions that both towers share.
 
     Shapes: (n, length) -> (n, maps, steps), with steps = length // 3 - 4.
     """
@@ -77,8 +78,7 @@ class _WordTower(nn.Module):
         super().__init__()
         sizes = {"out_features": out_features, "maps": maps, "hidden": hidden}
         for name, size in sizes.items():
-            if size < 1:
-                raise InputError(f"{name} must be 1 or more, got {size}.")
+            check(name, size, Whole(at_least=1))
         if vocabulary <= _NO_WORD:
             raise InputError(
                 f"vocabulary must be {_NO_WORD + 1} or more, since it counts padding, unknown and "
@@ -184,7 +184,7 @@ class WordCRNN(_WordTower):
 
 
 def _numbers(features: Tensor, vocabulary: int) -> Tensor:
-    """Word numbers as int64; refuses what is none."""
+    """Word numbers as int64; refuses other numbers."""
     if features.is_floating_point() and vocabulary - 1 > 2 / torch.finfo(features.dtype).eps:
         raise InputError(
             f"{features.dtype} cannot hold every number below {vocabulary}; "

@@ -176,15 +176,14 @@ class LinearInitialisation:
             (X, cca.x_mean_, cca.x_projection_, self.root_x, settings.dropout_x),
             (Y, cca.y_mean_, cca.y_projection_, self.root_y, settings.dropout_y),
         )
+        hidden = settings.residual if settings.tower == "residual" else 0
         towers = []
         for view, mean, projection, root, dropout in sides:
-            scores = (view - mean) @ (projection * weights)
-            hidden = settings.residual if settings.tower == "residual" else 0
-            tower = LinearTower(
-                view.shape[1], len(weights), hidden=hidden, root=root, dropout=dropout
-            )
-            spread = float(np.sqrt(view.var(axis=0, dtype=np.float64).mean()))
-            tower.start(mean, projection * weights / (float(scores.std()) or 1.0), spread or 1.0)
+            weighted = projection * weights
+            scale = float(((view - mean) @ weighted).std()) or 1.0
+            spread = float(np.sqrt(view.var(axis=0, dtype=np.float64).mean())) or 1.0
+            tower = LinearTower(*weighted.shape, hidden=hidden, root=root, dropout=dropout)
+            tower.initialise(mean, weighted / scale, spread)
             towers.append(tower)
         return towers[0], towers[1]
 

@@ -32,7 +32,7 @@ def evaluate(
 
     >>> from ccal.encoders import LinearTower
     >>> same = LinearTower(4, 4)
-    >>> same.start(np.zeros(4), np.eye(4))
+    >>> same.initialise(np.zeros(4), np.eye(4))
     >>> model = DualEncoder(dim=4, projection="none", left=same, right=same)
     >>> rows = np.random.default_rng(0).normal(size=(50, 4))
     >>> evaluate(model, Pairs({"left": rows, "right": rows})).x_to_y.measures.mrr

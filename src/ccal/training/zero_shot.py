@@ -43,7 +43,7 @@ def evaluate_zero_shot(
     >>> import numpy as np
     >>> from ccal.encoders import LinearTower
     >>> same = LinearTower(4, 4)
-    >>> same.start(np.zeros(4), np.eye(4))
+    >>> same.initialise(np.zeros(4), np.eye(4))
     >>> model = DualEncoder(dim=4, projection="none", image=same, text=same)
     >>> rows = np.repeat(np.eye(4), 3, axis=0)
     >>> pairs = Pairs({"image": rows, "text": rows}, label=np.repeat(range(4), 3))

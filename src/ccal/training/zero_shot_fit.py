@@ -214,7 +214,7 @@ def _model(
 
 def _tower(mean: NDArray[Any], projection: NDArray[Any], root: bool) -> LinearTower:
     tower = LinearTower(*projection.shape, root=root)
-    tower.start(mean, projection)
+    tower.initialise(mean, projection)
     return tower.eval().requires_grad_(False)
 
 
