@@ -10,7 +10,7 @@ from torch import Tensor
 from benchmarks.layer import views
 from benchmarks.peers import by_svd, released
 from benchmarks.timing import Row, show
-from ccal.cca.batch import Settings
+from ccal.cca.batch import BatchSettings
 from ccal.cca.operators import batch_cca
 from ccal.losses import PairwiseRankingLoss
 
@@ -76,7 +76,7 @@ def gradient(project: Project, x: Tensor, y: Tensor) -> Tensor:
 
 def ours(k: int | None = None, **options: bool) -> Project:
     def project(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        batch = batch_cca(x, y, Settings(k=k or x.shape[1], **options))
+        batch = batch_cca(x, y, BatchSettings(k=k or x.shape[1], **options))
         return batch.x[:, :k], batch.y[:, :k]
 
     return project

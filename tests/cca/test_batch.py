@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from ccal.cca.batch import Settings
+from ccal.cca.batch import BatchSettings
 from ccal.cca.operators import batch_cca
 from ccal.cca.statistics import Moments
 from ccal.errors import CcalError
 from tests.reference import algorithm_1, correlated_views, cosines, ranking_loss, relative_error
 
 SQUARE = {
-    "aligned": Settings(aligned=True, k=3),
-    "canonical": Settings(k=3),
+    "aligned": BatchSettings(aligned=True, k=3),
+    "canonical": BatchSettings(k=3),
 }
 RIDGES = {
     "absolute": {},
@@ -54,7 +54,7 @@ def test_backward_for_any_loss(name: str, ridge: str, momentum: float) -> None:
 @pytest.mark.parametrize(("d_x", "d_y", "k"), [(4, 2, 2), (2, 5, 2), (4, 3, 1), (4, 4, 2)])
 def test_backward_of_canonical_coordinates(d_x: int, d_y: int, k: int, power: float) -> None:
     def weighted(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        batch = batch_cca(x, y, Settings(k=k, power=power))
+        batch = batch_cca(x, y, BatchSettings(k=k, power=power))
         weights = batch.correlations[:k] ** power
         return batch.x[:, :k] * weights, batch.y[:, :k] * weights, batch.correlations[:k]
 
@@ -79,7 +79,7 @@ def test_loss_and_gradient_are_those_of_algorithm_1(name: str, d: int) -> None:
 
 def test_projections_whiten_and_correlate() -> None:
     x, y = correlated_views(100, 5, 3)
-    batch, cov = batch_cca(x, y, Settings(k=3)), Moments.of(x, y).covariances()
+    batch, cov = batch_cca(x, y, BatchSettings(k=3)), Moments.of(x, y).covariances()
     identity_x, identity_y = torch.eye(5).double(), torch.eye(3).double()
     torch.testing.assert_close(batch.A.T @ (cov.xx + 1e-3 * identity_x) @ batch.A, identity_x)
     torch.testing.assert_close(batch.B.T @ (cov.yy + 1e-3 * identity_y) @ batch.B, identity_y)
@@ -90,11 +90,11 @@ def test_projections_whiten_and_correlate() -> None:
 
 def test_aligned_and_canonical_cosines_agree() -> None:
     x, y = correlated_views(200, 8, 8)
-    aligned, canonical = (batch_cca(x, y, Settings(aligned=a, k=8)) for a in (True, False))
+    aligned, canonical = (batch_cca(x, y, BatchSettings(aligned=a, k=8)) for a in (True, False))
     torch.testing.assert_close(cosines(aligned.x, aligned.y), cosines(canonical.x, canonical.y))
 
 
-def gradients(x: Tensor, y: Tensor, settings: Settings) -> tuple[Tensor, Tensor]:
+def gradients(x: Tensor, y: Tensor, settings: BatchSettings) -> tuple[Tensor, Tensor]:
     x, y = x.clone().requires_grad_(), y.clone().requires_grad_()
     batch = batch_cca(x, y, settings)
     k = int(settings.k)
@@ -141,10 +141,10 @@ def degenerate(name: str, seed: int = 0) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize(
     "settings",
     [
-        Settings(aligned=True, k=16),
-        Settings(k=16),
-        Settings(k=16, power=1.0),
-        Settings(k=16, power=2.0),
+        BatchSettings(aligned=True, k=16),
+        BatchSettings(k=16),
+        BatchSettings(k=16, power=1.0),
+        BatchSettings(k=16, power=2.0),
     ],
 )
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def degenerate(name: str, seed: int = 0) -> tuple[Tensor, Tensor]:
         "large scale",
     ],
 )
-def test_float32_gradient_is_close_to_float64(name: str, settings: Settings) -> None:
+def test_float32_gradient_is_close_to_float64(name: str, settings: BatchSettings) -> None:
     errors = []
     for seed in range(9):
         x, y = (view.float() for view in degenerate(name, seed))
@@ -180,7 +180,7 @@ def test_views_short_of_different_ranks(
     dtype: torch.dtype, aligned: bool, relative_ridge: bool, scale: float, shift: int
 ) -> None:
     """Axes left without partner have correlations of rounding, which nothing is divided by."""
-    settings = Settings(aligned=aligned, relative_ridge=relative_ridge, k=32)
+    settings = BatchSettings(aligned=aligned, relative_ridge=relative_ridge, k=32)
     x, y = (scale * view.to(dtype) for view in correlated_views(500, 32, 32))
     turn_x, turn_y = (view.roll(shift, 0) for view in (x, y))
     for view in (x, turn_x):
@@ -213,7 +213,7 @@ def test_float32_with_a_small_correlation_and_different_dimensions(
     rho = torch.tensor([0.9, 0.5, least]).double()
     x, y = basis[:, :6], basis[:, :3] * rho + basis[:, 6:] * (1 - rho**2).sqrt()
     x, y = (14 * view.float() for view in ((y, x) if swap else (x, y)))
-    settings = Settings(k=3, ridge_x=1e-6, ridge_y=1e-6)
+    settings = BatchSettings(k=3, ridge_x=1e-6, ridge_y=1e-6)
     exact = gradients(x.double(), y.double(), settings)
     for value, target in zip(gradients(x, y, settings), exact, strict=True):
         assert relative_error(value, target) < 1e-3
@@ -226,7 +226,7 @@ def test_rarely_active_units(seed: int) -> None:
         torch.randn(*shape, generator=generator) for shape in ((500, 1), (2, 1, 128), (2, 500, 128))
     )
     x, y = torch.relu(cause @ loads + 0.3 * noise - 2)
-    settings = Settings(aligned=True, k=128)
+    settings = BatchSettings(aligned=True, k=128)
     exact = gradients(x.double(), y.double(), settings)
     for value, target in zip(gradients(x, y, settings), exact, strict=True):
         assert target.norm() < 1
@@ -244,7 +244,7 @@ def test_float32_with_fewer_components(m: int, d: int, k: int, seed: int) -> Non
 
     def gradient(x: Tensor, y: Tensor) -> Tensor:
         x, y = x.requires_grad_(), y.requires_grad_()
-        batch = batch_cca(x, y, Settings(k=k))
+        batch = batch_cca(x, y, BatchSettings(k=k))
         # Smooth, since rounding may switch a hinge of the ranking loss.
         loss = (cosines(batch.x[:, :k], batch.y[:, :k]) * weights.to(x)).sum()
         return torch.cat(torch.autograd.grad(loss, (x, y)))
@@ -254,7 +254,7 @@ def test_float32_with_fewer_components(m: int, d: int, k: int, seed: int) -> Non
 
 def test_gradients_of_a_wide_layer() -> None:
     x, y = correlated_views(600, 120, 120, dtype=torch.float32)
-    settings = Settings(aligned=True, k=120)
+    settings = BatchSettings(aligned=True, k=120)
     exact = gradients(x.double(), y.double(), settings)
     for value, target in zip(gradients(x, y, settings), exact, strict=True):
         assert relative_error(value, target) < 1e-4
@@ -264,7 +264,7 @@ def test_gradients_of_a_wide_layer() -> None:
 def test_features_of_very_different_scale(ridge: float) -> None:
     x, y = correlated_views(300, 8, 8, dtype=torch.float32)
     x = x * torch.logspace(-4, 4, 8)
-    settings = Settings(aligned=True, k=8, ridge_x=ridge, ridge_y=ridge)
+    settings = BatchSettings(aligned=True, k=8, ridge_x=ridge, ridge_y=ridge)
     value, target = batch_cca(x, y, settings), batch_cca(x.double(), y.double(), settings)
     torch.testing.assert_close(
         cosines(value.x, value.y).double(), cosines(target.x, target.y), atol=1e-5, rtol=0
@@ -274,7 +274,7 @@ def test_features_of_very_different_scale(ridge: float) -> None:
 def test_double_backward_is_refused() -> None:
     x, y = leaves(10, 2, 2)
     with pytest.raises(CcalError, match="cannot be differentiated twice"):
-        torch.autograd.grad(batch_cca(x, y, Settings(k=2)).x.sum(), x, create_graph=True)
+        torch.autograd.grad(batch_cca(x, y, BatchSettings(k=2)).x.sum(), x, create_graph=True)
 
 
 @pytest.mark.parametrize("name", SQUARE)

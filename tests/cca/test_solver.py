@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -8,6 +10,9 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from ccal.cca import (
+    CCA,
+    CCALayer,
+    Covariances,
     Moments,
     add_ridge,
     canonical_projections,
@@ -15,6 +20,7 @@ from ccal.cca import (
     whitened_cross_covariance,
     whitening,
 )
+from ccal.cca.solver import solve, usable_ridge
 from ccal.errors import InputError
 from tests.reference import correlated_views
 
@@ -122,6 +128,60 @@ def test_signs_are_fixed() -> None:
     torch.testing.assert_close(flipped_A, A)
     torch.testing.assert_close(flipped_B, -B)
     assert (A.gather(0, A.abs().argmax(0, keepdim=True)) > 0).all()
+
+
+@pytest.mark.parametrize(("d_x", "d_y"), [(6, 6), (6, 4), (3, 7)])
+@pytest.mark.parametrize("relative", [False, True])
+def test_layer_refit_estimator_and_functions_give_one_answer(
+    d_x: int, d_y: int, relative: bool
+) -> None:
+    x, y = correlated_views(200, d_x, d_y)
+    cov = Moments.of(x, y).covariances()
+    xx, yy = add_ridge(cov.xx, 0.1, relative=relative), add_ridge(cov.yy, 0.2, relative=relative)
+    expected = canonical_projections(xx, yy, cov.xy, 3)
+    options: dict[str, Any] = {"ridge": (0.1, 0.2), "relative_ridge": relative}
+    refitted, trained = (
+        CCALayer(d_x, d_y, k=3, coordinates="canonical", **options) for _ in range(2)
+    )
+    refitted.refit((x, y))
+    trained(x, y)
+    cca = CCA(3, **options).fit(x, y)
+    answers = [
+        (layer.projection_x, layer.projection_y, layer.correlations)
+        for layer in (refitted, trained)
+    ]
+    learned = (cca.x_projection_, cca.y_projection_, cca.correlations_)
+    for found in (*answers, tuple(torch.from_numpy(array) for array in learned)):
+        for value, target in zip(found, expected, strict=True):
+            torch.testing.assert_close(value, target, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_leading_components_are_those_of_the_full_solution(k: int) -> None:
+    cov = Covariances(*covariances(200, 5, 3))
+    full, leading = solve(cov), solve(cov, k=k)
+    assert full.A.shape == (5, 5)
+    assert full.B.shape == (3, 3)
+    for value, target in zip(leading[:2], full[:2], strict=True):
+        torch.testing.assert_close(value, target[:, :k])
+    torch.testing.assert_close(leading.d, full.d[:k])
+
+
+def test_aligned_projections_are_the_canonical_ones_turned() -> None:
+    cov = Covariances(*covariances(200, 4, 4))
+    canonical, aligned = solve(cov), solve(cov, aligned=True)
+    H = aligned.A.T @ cov.xy @ aligned.B
+    torch.testing.assert_close(H, aligned.V @ torch.diag(aligned.d) @ aligned.V.T)
+    torch.testing.assert_close(aligned.A @ aligned.B.T, canonical.A @ canonical.B.T)
+
+
+def test_a_ridge_is_raised_only_where_rank_is_missing() -> None:
+    full = torch.diag(torch.logspace(-12, 12, 5).double())
+    assert usable_ridge(full, 0.0) == 0.0
+    deficient = torch.ones(5, 5).double()
+    assert 0 < usable_ridge(deficient, 0.0) < 1e-12
+    assert usable_ridge(deficient, 0.5) == 0.5
+    assert usable_ridge(torch.zeros(5, 5).double(), 0.0) == 1.0
 
 
 def test_whitening() -> None:

@@ -25,7 +25,7 @@ from ccal.cca.spectral import SmallSingularValueError, aligned_gradients, canoni
 from ccal.cca.statistics import Covariances, Moments
 from ccal.errors import InputError
 
-__all__ = ["Facts", "Pass", "Settings", "backward_pass", "forward_pass"]
+__all__ = ["BatchSettings", "Facts", "Pass", "backward_pass", "forward_pass"]
 
 # A float32 product leaves an error of about 1e-7 sqrt(S_ii S_jj) in a covariance. If whitening
 # multiplies it by more than this, covariances and whitening are computed again in float64.
@@ -38,7 +38,7 @@ _SMALL = 1e-4
 _SMALL_ALONE = 1e-2
 
 
-class Settings(NamedTuple):
+class BatchSettings(NamedTuple):
     """How a batch is projected; `CCALayer` explains each.
 
     All are numbers, because torch's custom operators take lists of numbers.
@@ -146,7 +146,7 @@ def _amplification(W: Tensor, cov: Tensor, mean: Tensor) -> float:
 
 
 def _whiten(
-    xc: Tensor, yc: Tensor, means: tuple[Tensor, Tensor], running: list[Tensor], s: Settings
+    xc: Tensor, yc: Tensor, means: tuple[Tensor, Tensor], running: list[Tensor], s: BatchSettings
 ) -> _Whitened:
     """Whiten samples that are centred about `means`; statistics are averaged with `running`."""
     samples, statistics = _statistics(xc, yc, means, s.shared)
@@ -195,7 +195,9 @@ def _whiten_view(
     return found.share, W, varied and _amplification(W, cov, mean) < _CONDITION_LIMIT
 
 
-def _solve(white: _Whitened, s: Settings, precision: torch.dtype, least: float = 0.0) -> Solution:
+def _solve(
+    white: _Whitened, s: BatchSettings, precision: torch.dtype, least: float = 0.0
+) -> Solution:
     return solve(
         white.covariances,
         white.whitenings,
@@ -225,7 +227,7 @@ def _check_finite(x: Tensor, y: Tensor, at_x: Tensor, at_y: Tensor, shared: bool
 
 
 def forward_pass(
-    x: Tensor, y: Tensor, running: list[Tensor], s: Settings
+    x: Tensor, y: Tensor, running: list[Tensor], s: BatchSettings
 ) -> tuple[Pass, list[Tensor], Facts]:
     """Projections of the batch and the projected batch, running covariances xx, yy, xy, and facts.
 
@@ -287,7 +289,7 @@ def backward_pass(
     y: Tensor,
     forward: Pass,
     facts: Facts,
-    s: Settings,
+    s: BatchSettings,
 ) -> tuple[Tensor, Tensor]:
     """dL/dx and dL/dy from the gradients of `forward.x`, `forward.y` and `forward.correlations`.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -122,7 +122,7 @@ class Fitted:
     @classmethod
     def restore(cls, values: dict[str, Any]) -> Fitted:
         """The solution with these fields, as read from a file."""
-        # JSON has no tuples.
+        # JSON turns tuples into lists.
         search = [{**trial, "ridge": tuple(trial["ridge"])} for trial in values["search"]]
         fitted = cls(**{**values, "ridge": tuple(values["ridge"]), "search": search})
         k = len(fitted.correlations)
@@ -185,7 +185,7 @@ def fit_moments(
     cov = moments.covariances()
     ridge_x = usable_ridge(cov.xx, parameters.ridge[0] * unit[0])
     ridge_y = usable_ridge(cov.yy, parameters.ridge[1] * unit[1])
-    # They are copies that nobody else holds.
+    # The covariances are copies, so the ridge is added in place.
     cov.xx.diagonal().add_(ridge_x)
     cov.yy.diagonal().add_(ridge_y)
     A, B, correlations, _ = solve(cov, k=k)
@@ -205,7 +205,7 @@ def fit_moments(
         (ridge_x, ridge_y),
         parameters.power,
         moments.count,
-        [trial.as_dict() for trial in trials or []],
+        [asdict(trial) for trial in trials or []],
     )
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ccal import distributed
 from ccal.bounds import Number, Options, Whole, check
-from ccal.cca.batch import Settings
+from ccal.cca.batch import BatchSettings
 from ccal.cca.checks import check_pair, check_view, refuse_recomputation, ridge_pair
 from ccal.cca.operators import BatchCCA, batch_cca, project
 from ccal.cca.solver import add_ridge, solve
@@ -188,8 +188,8 @@ class CCALayer(nn.Module):
         self._store(found.A, found.B, found.d, total.mean_x, total.mean_y, total.count)
         return self
 
-    def _settings(self) -> Settings:
-        return Settings(
+    def _settings(self) -> BatchSettings:
+        return BatchSettings(
             ridge_x=self.ridge_x,
             ridge_y=self.ridge_y,
             relative_ridge=self.relative_ridge,

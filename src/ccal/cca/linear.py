@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ccal.cca.fitting import Fitted, Parameters, Progress, fit_moments, fit_pairs
-from ccal.cca.selection import both_ways
 from ccal.cca.statistics import Moments
 from ccal.cca.views import Float64, open_pair, open_view, project_view, stream
 from ccal.errors import InputError, NotFittedError
+from ccal.ranks import mean_reciprocal_ranks
 
 __all__ = ["CCA"]
 
@@ -222,7 +222,8 @@ class CCA(_Estimator):
         if not open_pair(X, Y)[0].rows:
             raise InputError("score needs pairs to search for, got 0 rows.")
         x, y = (torch.as_tensor(scores).cpu().double() for scores in self.transform(X, Y))
-        return both_ways(x, y)
+        # Projections that collapse to a point must not look perfect.
+        return sum(mean_reciprocal_ranks(x, y, pessimistic=True)) / 2
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write parameters and projections to the file `path`, whole or not at all."""

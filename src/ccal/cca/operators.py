@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ccal.cca.batch import Facts, Pass, Settings, backward_pass, forward_pass
+from ccal.cca.batch import BatchSettings, Facts, Pass, backward_pass, forward_pass
 from ccal.cca.checks import check_finite, refuse_second_derivative
 from ccal.cca.precision import full_precision, upcast, working_dtype
 from ccal.errors import NotFittedError
@@ -40,7 +40,9 @@ class BatchCCA(NamedTuple):
     covariances: tuple[Tensor, ...]
 
 
-def batch_cca(x: Tensor, y: Tensor, settings: Settings, running: Sequence[Tensor] = ()) -> BatchCCA:
+def batch_cca(
+    x: Tensor, y: Tensor, settings: BatchSettings, running: Sequence[Tensor] = ()
+) -> BatchCCA:
     """Project a batch by its own square A and B, with gradients through their computation.
 
     `x` (m, d_x) and `y` (m, d_y) are checked pairs; half precision is upcast to float32.
@@ -64,7 +66,7 @@ def _gathered(x: Tensor, y: Tensor, correlations: Tensor, *constants: Tensor) ->
 class _Eager(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, y: Tensor, running: list[Tensor], settings: Settings
+        ctx: Any, x: Tensor, y: Tensor, running: list[Tensor], settings: BatchSettings
     ) -> tuple[Tensor, ...]:
         with full_precision(x):
             saved, covariances, ctx.facts = forward_pass(x, y, running, settings)
@@ -94,7 +96,7 @@ def _batch_operator(
     x: Tensor, y: Tensor, running: list[Tensor], settings: list[float]
 ) -> list[Tensor]:
     with full_precision(x):
-        saved, covariances, facts = forward_pass(x, y, running, Settings(*settings))
+        saved, covariances, facts = forward_pass(x, y, running, BatchSettings(*settings))
     # An operator returns tensors alone, of dtypes that do not depend on the data.
     constants = ("A", "B", "mean_x", "mean_y", "V")
     saved = saved._replace(**{name: getattr(saved, name).double() for name in constants})
@@ -107,7 +109,7 @@ def _batch_operator(
 
 @_batch_operator.register_fake
 def _(x: Tensor, y: Tensor, running: list[Tensor], settings: list[float]) -> list[Tensor]:
-    s, dx, dy = Settings(*settings), x.shape[1], y.shape[1]
+    s, dx, dy = BatchSettings(*settings), x.shape[1], y.shape[1]
     wide = x.new_empty(0, dtype=torch.float64)
     views = [x.new_empty(x.shape), y.new_empty(y.shape), wide.new_empty(min(dx, dy))]
     projections = [wide.new_empty(dx, dx), wide.new_empty(dy, dy)]
@@ -133,7 +135,7 @@ def _backward_operator(
             y,
             Pass(*fields, *shifts),
             Facts(*facts.tolist()),
-            Settings(*settings),
+            BatchSettings(*settings),
         )
     return list(found)
 

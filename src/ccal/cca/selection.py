@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -13,14 +13,13 @@ from torch import Tensor
 from ccal.cca.solver import ridge_floor
 from ccal.cca.statistics import Moments
 from ccal.errors import InputError
-from ccal.ranks import mean_reciprocal_ranks, weighted_reciprocal_ranks
+from ccal.ranks import weighted_reciprocal_ranks
 
 __all__ = [
     "NEGLIGIBLE",
     "POWERS",
     "HeldOut",
     "Trial",
-    "both_ways",
     "hold_out",
     "search_ridges",
     "try_out",
@@ -53,10 +52,6 @@ class Trial:
     power: float
     mrr: float
 
-    def as_dict(self) -> dict[str, object]:
-        """The trial as plain data."""
-        return asdict(self)
-
 
 def hold_out(rows: int, fraction: float, seed: int | None) -> list[NDArray[np.int64]]:
     """Disjoint random folds of rows to validate on, each of them sorted.
@@ -73,14 +68,6 @@ def hold_out(rows: int, fraction: float, seed: int | None) -> list[NDArray[np.in
     folds = min(-(-_ENOUGH_QUERIES // size), _MAX_FOLDS, (rows - 2) // size)
     drawn = np.random.default_rng(seed).choice(rows, (folds, size), replace=False)
     return [np.sort(fold) for fold in drawn.astype(np.int64)]
-
-
-def both_ways(x: Tensor, y: Tensor) -> float:
-    """Mean reciprocal rank, averaged over x -> y and y -> x.
-
-    Ties count against the counterpart: projections that collapse must not look perfect.
-    """
-    return sum(mean_reciprocal_ranks(x, y, pessimistic=True)) / 2
 
 
 class HeldOut:

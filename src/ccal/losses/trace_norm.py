@@ -8,7 +8,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from ccal.bounds import Options, Whole, check
-from ccal.cca.batch import Settings
+from ccal.cca.batch import BatchSettings
 from ccal.cca.checks import check_pair, ridge_pair
 from ccal.cca.operators import batch_cca
 from ccal.cca.precision import working_dtype
@@ -60,7 +60,7 @@ class TraceNormLoss(nn.Module):
         check("k", k, Options(None), Whole(at_least=1))
         self.k, self.reduction = k, reduction
         ridge_x, ridge_y = ridge_pair(ridge)
-        self._settings = Settings(
+        self._settings = BatchSettings(
             ridge_x=ridge_x, ridge_y=ridge_y, relative_ridge=relative_ridge, sync=sync
         )
 
