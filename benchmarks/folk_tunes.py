@@ -17,8 +17,8 @@ import ccal
 from ccal.experiments.folk_tunes import build_stores, split_stores
 from ccal.experiments.sheet_audio import evaluate_pairs
 from ccal.music import JoinedPairs, SheetAudioPairs, SheetAudioStore, ThinnedPairs
-from ccal.music.pairs import Part
 from ccal.retrieval import fingerprint
+from ccal.training.batches import Features
 
 RESULTS = Path(__file__).with_name("folk_tunes.json")
 _CANDIDATES = 16_042
@@ -32,7 +32,7 @@ def main() -> None:
     arguments = parser.parse_args()
     model = ccal.load(arguments.model) if arguments.model else ccal.pretrained("folk-tunes")
     stores = build_stores(arguments.stores)
-    parts: dict[str, Part] = {
+    parts: dict[str, Features] = {
         store.folder.name: SheetAudioPairs(store, split.test, centred=True)
         for store, split in zip(stores, split_stores(stores), strict=True)
     }

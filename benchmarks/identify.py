@@ -38,8 +38,8 @@ from ccal.music import (
 )
 from ccal.music.audio import FRAME_RATE
 from ccal.music.default import library_of
+from ccal.music.pictures import staff_picture
 from ccal.music.sound import RENDER_RATE
-from ccal.music.staff_pictures import staff_picture
 from ccal.reports.style import drawing, label_legend, look, new_figure, panel, render
 from ccal.retrieval import fingerprint
 

@@ -191,12 +191,12 @@ class ArrayFolder:
         """Write the manifest, which makes the folder complete, and remove files of earlier ones."""
         text = json.dumps({"format": self.format, **about}, indent=1)
         write_atomically(self.folder / self.manifest, text.encode())
-        names = {entry["name"] for entry in about["files"].values()}
-        for path in self.folder.glob("*.npy"):
-            if path.name not in names:
-                # Windows keeps a file that is mapped somewhere.
-                with suppress(OSError):
-                    path.unlink()
+        for name, entry in about["files"].items():
+            for path in self.folder.glob(f"{name}-*.npy"):
+                if path.name != entry["name"]:
+                    # Windows keeps a file that is mapped somewhere.
+                    with suppress(OSError):
+                        path.unlink()
 
     @contextmanager
     def _damage(self) -> Iterator[None]:

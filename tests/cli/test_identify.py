@@ -14,7 +14,7 @@ import torch
 import ccal
 from ccal.model import DualEncoder
 from ccal.music import SheetAudioStore, build_store, default, parse_abc, split_tunes, synthesise
-from ccal.music.staff_pictures import staff_picture
+from ccal.music.pictures import staff_picture
 from tests.cli.conftest import Outcome, invoke, start
 from tests.music.conftest import random_abc, small_model
 from tests.music.tunes import needs_music, tunes

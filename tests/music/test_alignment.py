@@ -49,18 +49,18 @@ def test_lines_are_the_best_of_all(seed: int, queries: int, tunes: int) -> None:
 
 @given(st.integers(0, 10_000), st.integers(1, 12), st.integers(1, 20))
 def test_ways_never_turn_back_and_are_no_worse_than_the_line(
-    seed: int, queries: int, places: int
+    seed: int, queries: int, positions: int
 ) -> None:
     rng = np.random.default_rng(seed)
-    similarity = rng.normal(size=(queries, places)).astype(np.float32)
+    similarity = rng.normal(size=(queries, positions)).astype(np.float32)
     steps, pace = np.arange(queries, dtype=float), rng.uniform(0.8, 1.25)
-    first = int(rng.integers(-2, places))
+    first = int(rng.integers(-2, positions))
     path = follow(similarity, steps, first, pace)
     assert len(path) == queries
     assert (np.diff(path) >= 0).all()
-    assert 0 <= path.min() <= path.max() < places
+    assert 0 <= path.min() <= path.max() < positions
     at = np.rint(first + steps * pace).astype(int)
-    if at[-1] < places and first >= 0:
+    if at[-1] < positions and first >= 0:
         along, line = (similarity[np.arange(queries), way].sum() for way in (path, at))
         assert along >= line - 1e-5
 

@@ -15,7 +15,7 @@ from ccal.encoders import DenseTower
 from ccal.errors import InputError
 from ccal.music import SheetAudioStore, TuneLibrary, build_store, parse_abc, split_tunes, synthesise
 from ccal.music.default import library_of
-from ccal.music.embedding import places_of
+from ccal.music.embedding import positions_of
 from ccal.music.library import OtherTunesError
 from ccal.retrieval import DamagedIndexError, OtherModelError
 from tests.music.conftest import random_abc, small_model
@@ -117,14 +117,14 @@ def test_snippets_are_found_by_their_own_vectors(library: TuneLibrary) -> None:
     vectors = np.array(library.vectors["sheet"][[3, 150]])
     answers = library.search_snippets("sheet", vectors, k=4)
     for row, snippets in zip((3, 150), answers, strict=True):
-        place = library.places[row]
+        position = library.positions[row]
         assert len(snippets) == 4
-        assert (snippets[0].tune, snippets[0].column) == (place["tune"], place["column"])
-        assert snippets[0].second == pytest.approx(place["frame"] / 31.25)
+        assert (snippets[0].tune, snippets[0].column) == (position["tune"], position["column"])
+        assert snippets[0].second == pytest.approx(position["frame"] / 31.25)
         assert snippets[0].score == pytest.approx(1, abs=1e-6)
         scores = [snippet.score for snippet in snippets]
         assert scores == sorted(scores, reverse=True)
-    with pytest.raises(InputError, match="of sheet or audio"):
+    with pytest.raises(InputError, match="modality must be one of 'sheet', 'audio'"):
         library.search_snippets("text", vectors)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="k must be"):
         library.search_snippets("audio", vectors, k=0)
@@ -132,10 +132,10 @@ def test_snippets_are_found_by_their_own_vectors(library: TuneLibrary) -> None:
         library.search_snippets("audio", vectors[:, :3])
 
 
-def test_places_are_eighths_of_the_score(store: SheetAudioStore) -> None:
-    places = places_of(store)
+def test_positions_are_eighths_of_the_score(store: SheetAudioStore) -> None:
+    positions = positions_of(store)
     onsets = store.tune(1).onsets
-    own = places[places["tune"] == 1]
+    own = positions[positions["tune"] == 1]
     on_grid = onsets[(onsets["tick"] - onsets["tick"][0]) % 480 == 0]
     assert len(on_grid) > 20
     for onset in on_grid:
@@ -227,7 +227,7 @@ def test_the_library_of_a_store_is_built_once_and_again_when_damaged(
 ) -> None:
     calls: list[tuple[int, int]] = []
     first = library_of(store, model, progress=lambda *call: calls.append(call))
-    assert calls[-1][0] == calls[-1][1] == 2 * len(first.places)
+    assert calls[-1][0] == calls[-1][1] == 2 * len(first.positions)
     assert first.folder.parent == store.folder
     calls.clear()
     library_of(store, model, progress=lambda *call: calls.append(call))
@@ -258,7 +258,7 @@ def test_k_and_stores_without_notation(
 ) -> None:
     samples = sound(store, 0)[: 4 * RATE]
     assert len(library.identify((samples, RATE), k=2)) == 2
-    with pytest.raises(InputError, match="k must be 1 or more"):
+    with pytest.raises(InputError, match="k must be a whole number of at least 1"):
         library.identify((samples, RATE), k=0)
     for file in store.folder.iterdir():
         if file.is_file():
@@ -275,9 +275,9 @@ def test_k_and_stores_without_notation(
 def test_embeddings_are_those_of_the_model(
     library: TuneLibrary, model: DualEncoder, store: SheetAudioStore
 ) -> None:
-    place = library.places[100]
-    tune = store.tune(int(place["tune"]))
-    column, frame = round(float(place["column"])), round(float(place["frame"]))
+    position = library.positions[100]
+    tune = store.tune(int(position["tune"]))
+    column, frame = round(float(position["column"])), round(float(position["frame"]))
     sheet = torch.from_numpy(1 - tune.sheet[column - 50 : column + 50].T / 255)[None, None].float()
     audio = torch.from_numpy(tune.audio[frame - 50 : frame + 50].T.astype(np.float32))[None, None]
     for name, snippet in (("sheet", sheet), ("audio", audio)):

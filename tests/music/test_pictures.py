@@ -7,7 +7,8 @@ import pytest
 
 from ccal.errors import InputError
 from ccal.music import SheetAudioStore
-from ccal.music.staff_pictures import find_staff, read_staff, spots, staff_picture
+from ccal.music.pictures import staff_picture
+from ccal.music.queries import find_staff, read_staff, spots
 
 Image = pytest.importorskip("PIL.Image")
 

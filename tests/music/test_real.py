@@ -29,7 +29,7 @@ def test_nottingham(tmp_path: Path) -> None:
     assert 800 < len(set(groups.tolist())) < 1034
     assert np.bincount(groups).max() < 30
     split = split_tunes_by_melody(store.groups, valid=50, test=50)
-    sheet, audio = pairs.of(split.train).first(47).batch(np.arange(1000))
+    sheet, audio = SheetAudioPairs(store, split.train[:47]).batch(np.arange(1000))
     assert sheet.min() >= 0
     assert sheet.max() <= 1
     assert 0 < float(audio.mean()) < 1

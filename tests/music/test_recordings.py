@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ccal.errors import InputError
-from ccal.music.recordings import level_of, listen, moments
+from ccal.music.queries import level_of, listen, moments
 
 soundfile = pytest.importorskip("soundfile")
 

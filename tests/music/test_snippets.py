@@ -10,28 +10,28 @@ from tests.music.conftest import small_model
 
 
 def test_snippets_are_cut_around_their_middles() -> None:
-    strip = np.arange(1, 131, dtype=np.float32)[:, None] * np.array([1.0, -1.0])
-    snippets = cut(strip, np.array([50, 65.4, 80]))
+    values = np.arange(1, 131, dtype=np.float32)[:, None] * np.array([1.0, -1.0])
+    snippets = cut(values, np.array([50, 65.4, 80]))
     assert snippets.shape == (3, 1, 2, 100)
     assert snippets.dtype == torch.float32
     for snippet, first in zip(snippets, (0, 15, 30), strict=True):
-        assert snippet[0, 0].tolist() == strip[first : first + 100, 0].tolist()
-        assert snippet[0, 1].tolist() == strip[first : first + 100, 1].tolist()
+        assert snippet[0, 0].tolist() == values[first : first + 100, 0].tolist()
+        assert snippet[0, 1].tolist() == values[first : first + 100, 1].tolist()
 
 
-def test_beyond_its_ends_a_strip_is_empty_or_a_mirror() -> None:
-    strip = np.arange(1, 61, dtype=np.float32)[:, None]
-    empty = cut(strip, np.array([0]))[0, 0, 0].tolist()
+def test_beyond_its_ends_a_values_is_empty_or_a_mirror() -> None:
+    values = np.arange(1, 61, dtype=np.float32)[:, None]
+    empty = cut(values, np.array([0]))[0, 0, 0].tolist()
     assert empty == [0] * 50 + list(range(1, 51))
-    mirror = cut(strip, np.array([20]), mirrored=True)[0, 0, 0].tolist()
+    mirror = cut(values, np.array([20]), mirrored=True)[0, 0, 0].tolist()
     assert mirror[:30] == list(range(31, 1, -1))
     assert mirror[30:90] == list(range(1, 61))
     assert mirror[90:] == list(range(59, 49, -1))
     # Even a single frame has something to both sides.
-    assert cut(strip[:1], np.array([0]), mirrored=True).unique().tolist() == [1]
+    assert cut(values[:1], np.array([0]), mirrored=True).unique().tolist() == [1]
     for wrong in (-1, 61):
-        with pytest.raises(InputError, match="within the strip of 60"):
-            cut(strip, np.array([wrong]))
+        with pytest.raises(InputError, match="within the length of 60"):
+            cut(values, np.array([wrong]))
 
 
 def test_ink_is_one_on_paper_of_zero() -> None:

@@ -1,17 +1,19 @@
 """Sheet music and its sound: pairs to learn from, and tunes that are found by them.
 
-tunes           tunes from files, folders and two old collections; equal melodies; splits
-abc, musicxml   notation as people have it
-score           notes in bars; what is heard, and the onsets
-mei, engraving  a staff line in pixels, with the position of each note head
-sound, sound_font, audio          a score as sound, and sound as frames
-rendering       both modalities of one tune
-building, worker, store          many tunes into memory-mapped arrays, in parallel and resumable
-pairs, augmentation, preview     the paper's pairs, varied, joined, and looked at
-library, library_files           TuneLibrary: build, open, identify, identify_sheet
-embedding, identification        snippets in the common space; tunes ranked by votes and alignment
-recordings, staff_pictures       queries as people have them
-default         the library that comes with the package
+tunes                    tunes of files, folders and two old collections; equal melodies; splits
+abc, musicxml            readers of notation
+score                    notes in bars, the notes that sound, and their onsets
+mei, engraving           a score as a staff line in pixels, with the position of each note head
+sound, sound_font        a score as sound
+audio                    sound as a spectrogram
+rendering                both modalities of one tune
+building, store          many tunes in memory-mapped arrays, rendered in parallel, resumable
+pairs, augmentation      the paper's pairs; joined, thinned, varied
+pictures                 staff lines and pairs to look at
+library, default         TuneLibrary, and the library that comes with the package
+queries                  recordings and pictures of staves, as people have them
+embedding                snippets in the common space
+identification           tunes ranked by votes and alignment
 """
 
 from typing import TYPE_CHECKING
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from ccal.music.engraving import Engraving, engrave
     from ccal.music.library import Snippet, TuneLibrary, TuneMatch
     from ccal.music.pairs import JoinedPairs, SheetAudioPairs, ThinnedPairs
-    from ccal.music.preview import write_preview
+    from ccal.music.pictures import write_preview
     from ccal.music.rendering import MusicSettings, RenderedTune, render_tune
     from ccal.music.score import Score
     from ccal.music.sound import default_sound_font, synthesise
@@ -74,7 +76,7 @@ __getattr__ = lazy_names(
         "engraving": ("Engraving", "engrave"),
         "library": ("Snippet", "TuneLibrary", "TuneMatch"),
         "pairs": ("JoinedPairs", "SheetAudioPairs", "ThinnedPairs"),
-        "preview": ("write_preview",),
+        "pictures": ("write_preview",),
         "rendering": ("MusicSettings", "RenderedTune", "render_tune"),
         "score": ("Score",),
         "sound": ("default_sound_font", "synthesise"),

@@ -1,4 +1,4 @@
-"""Pairs as they might have been: played faster, louder or elsewhere, printed larger or higher."""
+"""Augmented pairs: other tempo, loudness and colour of the sound, other size of the staff."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from ccal.errors import InputError
+from ccal.bounds import Number, check
 from ccal.music.audio import BINS
 from ccal.music.engraving import ROWS
 from ccal.music.pairs import COLUMNS, FRAMES, SheetAudioPairs
 
 __all__ = ["Augmentation", "AugmentedPairs"]
 
-# Slow waves over the frequencies make up a room or another instrument.
+# The response of a room or another instrument is a sum of slow waves over the frequencies.
 _WAVES = 4
 
 
 @dataclass(frozen=True)
 class Augmentation:
-    """How far a pair may be changed; zeros leave it as it is.
+    """How far a pair may be changed at most; zeros leave it as it is.
 
     Args:
-        tempo: the sound is up to so much faster or slower, at the same pitch.
-        frames: the sound is shifted by up to so many frames.
-        loudness: it is louder or softer by up to so many decibels.
-        colour: each frequency by up to about so many decibels more, neighbours alike.
-        noise: white noise of up to so much of the sound's mean level.
-        scale: the staff is up to so much larger or smaller.
-        rows: it is up to so many pixels higher or lower.
+        tempo: share by which the sound is faster or slower at the same pitch, below 0.5.
+        frames: frames by which the sound is shifted.
+        loudness: decibels by which the sound is louder or softer.
+        colour: about the decibels by which single frequencies are, neighbours alike.
+        noise: level of white noise, as a share of the sound's mean level.
+        scale: share by which the staff is larger or smaller, below 0.5.
+        rows: pixels by which the staff is higher or lower.
     """
 
     tempo: float = 0.1
@@ -45,24 +45,20 @@ class Augmentation:
 
     def __post_init__(self) -> None:
         for name, value in self.__dict__.items():
-            if not 0 <= value < float("inf"):
-                raise InputError(f"{name} must be 0 or more, got {value}.")
-        if max(self.tempo, self.scale) >= 0.5:
-            raise InputError(
-                f"tempo and scale must be below 0.5, got {self.tempo} and {self.scale}."
-            )
+            below = 0.5 if name in ("tempo", "scale") else float("inf")
+            check(name, value, Number(at_least=0, below=below))
 
 
 class AugmentedPairs:
     """Pairs that are changed at random each time they are asked for, for training.
 
-    Draws from torch's global generator. The note that sheet and sound lead to, or have in their
-    middle, stays where it is in both.
+    Draws from torch's global generator. The note that both snippets lead to, or have in their
+    middle, keeps its position in both.
     """
 
     def __init__(self, pairs: SheetAudioPairs, how: Augmentation | None = None) -> None:
         self.pairs, self.how = pairs, how or Augmentation()
-        # What a faster sound needs beyond its 100 frames.
+        # Frames that a faster sound needs beyond its 100.
         self._margin = int(np.ceil(FRAMES * self.how.tempo + self.how.frames)) + 1
 
     def __len__(self) -> int:
@@ -80,7 +76,7 @@ class AugmentedPairs:
         n = len(sheet)
         change = torch.zeros(n, 2, 3)
         change[:, 0, 0] = change[:, 1, 1] = 1 / (1 + _within(self.how.scale, n))
-        # Left and right keep their distance to the note, which is in the middle or at the end.
+        # The note, in the middle or at the right end, keeps its column.
         if not self.pairs.centred:
             change[:, 0, 2] = 1 - change[:, 0, 0]
         change[:, 1, 2] = _within(self.how.rows, n) * 2 / ROWS
@@ -93,15 +89,15 @@ class AugmentedPairs:
         wide = FRAMES + 2 * margin
         starts = self.pairs.frame[index] - margin
         ends = np.array([tune.audio for tune in store.tunes])[self.pairs.tune[index]]
-        # Beyond its own tune a snippet holds on to the first or last frame.
+        # Beyond its own tune a snippet repeats the first or last frame.
         inside = (starts[:, None] + np.arange(wide)).clip(ends[:, :1], ends[:, 1:] - 1)
         pieces = torch.from_numpy(store.audio[inside]).float()
         anchor = FRAMES / 2 if self.pairs.centred else float(FRAMES)
-        place = torch.arange(FRAMES) - anchor
-        place = place * (1 + _within(self.how.tempo, n, 1)) + _within(self.how.frames, n, 1)
-        place = (place + anchor + margin).clamp(0, wide - 1.001)
-        low = place.floor().long()
-        share = (place - low).unsqueeze(2)
+        at = torch.arange(FRAMES) - anchor
+        at = at * (1 + _within(self.how.tempo, n, 1)) + _within(self.how.frames, n, 1)
+        at = (at + anchor + margin).clamp(0, wide - 1.001)
+        low = at.floor().long()
+        share = (at - low).unsqueeze(2)
         each = torch.arange(n).unsqueeze(1)
         return torch.lerp(pieces[each, low], pieces[each, low + 1], share)
 

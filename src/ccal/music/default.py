@@ -1,43 +1,39 @@
-"""Libraries beside their tunes, and the one of the collections that come with the package."""
+"""The library of a store and a model, and the one of the tunes that come with the package."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 from ccal.bundled import abc_hash, held_out, pretrained
 from ccal.features import user_cache
 from ccal.model import DualEncoder
-from ccal.music import SheetAudioStore, Tune, build_store, collection
-from ccal.music.library import OtherTunesError, TuneLibrary
-from ccal.music.library_files import MANIFEST
-from ccal.music.tunes import COLLECTIONS
+from ccal.music.abc import Tune
+from ccal.music.building import build_store
+from ccal.music.library import MANIFEST, OtherTunesError, Progress, TuneLibrary
+from ccal.music.store import SheetAudioStore
+from ccal.music.tunes import COLLECTIONS, collection
 from ccal.retrieval.embedding import fingerprint
 from ccal.retrieval.items import DamagedIndexError
 
 __all__ = ["default_folder", "default_library", "default_model", "held_out_tunes", "library_of"]
 
-Progress = Callable[[int, int], None]
-
 
 def library_of(
     store: SheetAudioStore, model: DualEncoder, *, progress: Progress | None = None
 ) -> TuneLibrary:
-    """The library of a store and a model, kept inside the store's folder; built when it is not.
+    """The library of a store and a model, kept inside the store's folder.
 
-    One that is damaged, or of the tunes that the store had before, is built again.
-    `progress` is called with the number of snippets done and their total.
+    It is built if it is missing, damaged, or of the tunes that the store had before. `progress` is
+    called with the number of snippets done and their total.
     """
     folder = store.folder / f"library-{fingerprint(model)[:12]}"
     if (folder / MANIFEST).is_file():
         try:
-            library = TuneLibrary.open(folder, model, store=store)
+            return TuneLibrary.open(folder, model, store=store)
         except (DamagedIndexError, OtherTunesError):
-            # All of it can be had again.
+            # Everything in it can be computed again.
             (folder / MANIFEST).unlink(missing_ok=True)
-        else:
-            return library
     return TuneLibrary.build(folder, model, store, progress=progress)
 
 

@@ -1,22 +1,22 @@
-"""A score as one line of staff in pixels, with the place of each note head.
+"""A score as one staff line in pixels, with the position of each note head.
 
-A function in a child process, which may crash or hang without harm to this one.
+The drawing must stay bit-identical (see `rendering`): keep the options and the rasteriser as they
+are. The engraver runs in a child process, which may crash or hang without harm to this one.
 """
 
 from __future__ import annotations
 
 import faulthandler
 import io
+import multiprocessing
 import os
-import pickle
 import re
-import select
 import signal
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,83 +29,6 @@ from ccal.optional import require
 __all__ = ["ROWS", "ChildFailedError", "Engraving", "engrave", "in_child"]
 
 Result = TypeVar("Result")
-
-
-class ChildFailedError(InputError):
-    """A child process crashed, or did not come back in time."""
-
-
-def in_child(function: Callable[..., Result], *arguments: Any, timeout: float) -> Result:
-    """function(*arguments), computed in a forked child of this process.
-
-    The child sees everything that this process has loaded, and leaves no trace in it. Raises
-    `InputError` if the function does, and `ChildFailedError` if the child crashes or takes longer
-    than `timeout` seconds. The function must use no threads: a fork does not copy them.
-
-    >>> in_child(divmod, 17, 5, timeout=10)
-    (3, 2)
-    """
-    if not hasattr(os, "fork"):
-        raise CcalError("Engraving needs a system with fork, such as Linux or macOS.")
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(reading)
-        _run(function, arguments, writing)
-    os.close(writing)
-    content: bytes | None = None
-    try:
-        content = _read(reading, time.monotonic() + timeout)
-    finally:
-        os.close(reading)
-        if content is None:
-            os.kill(pid, signal.SIGKILL)
-        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    if content is None:
-        raise ChildFailedError(f"no result after {timeout:g} seconds.")
-    if status != 0 or not content:
-        how = signal.Signals(-status).name if status < 0 else f"exit code {status}"
-        raise ChildFailedError(f"the child process crashed ({how}).")
-    result, error = pickle.loads(content)
-    if error is not None:
-        raise error
-    return result  # type: ignore[no-any-return]
-
-
-def _run(function: Callable[..., Any], arguments: tuple[Any, ...], writing: int) -> NoReturn:
-    """The child's whole life: its answer goes to the pipe, its last words nowhere."""
-    code = 1
-    try:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        faulthandler.disable()
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 1)
-        os.dup2(nowhere, 2)
-        answer: tuple[Any, CcalError | None]
-        try:
-            answer = (function(*arguments), None)
-        except CcalError as error:
-            answer = (None, error)
-        except Exception as error:
-            answer = (None, InputError(f"{type(error).__name__}: {error}"))
-        with os.fdopen(writing, "wb") as file:
-            pickle.dump(answer, file, protocol=pickle.HIGHEST_PROTOCOL)
-        code = 0
-    finally:
-        # Not sys.exit: what the parent does at its end must not happen twice.
-        os._exit(code)
-
-
-def _read(reading: int, deadline: float) -> bytes | None:
-    """All that comes through the pipe; None if it does not end before the deadline."""
-    parts: list[bytes] = []
-    while (remaining := deadline - time.monotonic()) > 0:
-        if select.select([reading], [], [], remaining)[0]:
-            part = os.read(reading, 1 << 20)
-            if not part:
-                return b"".join(parts)
-            parts.append(part)
-    return None
 
 
 ROWS = 40
@@ -140,7 +63,7 @@ _LINE = re.compile(r'class="staff">\s*<path d="M-?\d+ (-?\d+) L')
 
 @dataclass(frozen=True)
 class Engraving:
-    """A staff line and where its onsets are.
+    """A staff line and the columns of its onsets.
 
     `pixels` (40, width) of uint8, black 0 on white 255, the middle line of the staff in row 20.
     `left` and `centre` (onsets,) are the columns of the left edge and of the centre of the leftmost
@@ -155,12 +78,12 @@ class Engraving:
 def engrave(score: Score, *, space: float = 4.0, timeout: float = 60.0) -> Engraving:
     """Engrave a score on one unbroken staff, `space` pixels from line to line.
 
-    The engraver works in a child process, where neither a crash nor what it remembers of one tune
-    can do harm; `InputError` says what went wrong. With the default of 4 pixels, the heads of MIDI
-    notes 55 (g) to 86 (d) are within the 40 rows, the lowest but for half a pixel; stems, beams and
-    the numbers of tuplets beyond them are cut off.
+    The engraver works in a child process: a crash does no harm there, and its state is lost after
+    each tune. `InputError` says what went wrong. With the default of 4 pixels, the heads of MIDI
+    notes 55 (g) to 86 (d) are within the 40 rows, except for half a pixel of the lowest; stems,
+    beams and tuplet numbers beyond the rows are cut off.
     """
-    # Imported here and not in the child, which would have to do so for every tune.
+    # Imported here, since each child would have to import it again.
     module = require("verovio", extra="music", purpose="Engraving")
     svg, timemap = in_child(_verovio, module, to_mei(score), timeout=timeout)
     onsets = score.attacks()
@@ -187,7 +110,7 @@ def _verovio(module: Any, mei: str) -> tuple[str, list[dict[str, Any]]]:
     """Picture and times; runs in a child."""
     module.enableLog(module.LOG_OFF)
     toolkit = module.toolkit(False)
-    # Fonts are known to the thread that imported the module only; this may be another.
+    # Only the thread that imported the module knows its fonts, and this may be another.
     toolkit.setResourcePath(str(Path(module.__file__).parent / "data"))
     toolkit.setOptions(_OPTIONS)
     if not toolkit.loadData(mei):
@@ -198,7 +121,7 @@ def _verovio(module: Any, mei: str) -> tuple[str, list[dict[str, Any]]]:
 
 
 def _check_times(onsets: list[tuple[Any, int]], timemap: list[dict[str, Any]]) -> None:
-    """The engraver counts time for itself; it must come to the same result."""
+    """Compare the onsets with those that the engraver computed by itself."""
     times = {
         int(name[1:].split("h")[0]): entry["qstamp"]
         for entry in timemap
@@ -216,7 +139,7 @@ def _check_times(onsets: list[tuple[Any, int]], timemap: list[dict[str, Any]]) -
 def _raster(svg: str, *, middle: int, size: tuple[int, int], scale: float) -> NDArray[np.uint8]:
     """40 rows around the staff, (40, width), of a picture of `size` (width, height) units."""
     columns = int(np.ceil(size[0] * scale))
-    # Half a pixel more, so that a staff line fills one row and is not smeared over two.
+    # Half a pixel more, so that a staff line fills one row instead of half of two.
     top = middle - (ROWS / 2 + 0.5) / scale
     view = f"0 {top / 10:.4f} {columns / scale / 10:.4f} {ROWS / scale / 10:.4f}"
     svg = re.sub(
@@ -236,3 +159,60 @@ def _raster(svg: str, *, middle: int, size: tuple[int, int], scale: float) -> ND
     if pixels.shape != (ROWS, columns):
         raise InputError(f"the picture has the size {pixels.shape}, not {(ROWS, columns)}.")
     return pixels
+
+
+class ChildFailedError(InputError):
+    """A child process crashed, or took too long."""
+
+
+def in_child(function: Callable[..., Result], *arguments: Any, timeout: float) -> Result:
+    """function(*arguments), computed in a forked child of this process.
+
+    The child sees everything that this process has loaded, and leaves no trace in it. Raises
+    `InputError` if the function does, and `ChildFailedError` if the child crashes or takes longer
+    than `timeout` seconds. The function must use no threads: a fork does not copy them.
+
+    >>> in_child(divmod, 17, 5, timeout=10)
+    (3, 2)
+    """
+    if not hasattr(os, "fork"):
+        raise CcalError("Engraving needs a system with fork, such as Linux or macOS.")
+    context = multiprocessing.get_context("fork")
+    receiving, sending = context.Pipe(duplex=False)
+    child = context.Process(target=_send_result, args=(sending, function, arguments))
+    child.start()
+    sending.close()
+    try:
+        if not receiving.poll(timeout):
+            raise ChildFailedError(f"no result after {timeout:g} seconds.")
+        result, error = receiving.recv()
+    except EOFError:
+        child.join()
+        code = child.exitcode or 0
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        raise ChildFailedError(f"the child process crashed ({how}).") from None
+    finally:
+        child.kill()
+        child.join()
+        receiving.close()
+    if error is not None:
+        raise error
+    return result  # type: ignore[no-any-return]
+
+
+def _send_result(
+    sending: Connection[Any, Any], function: Callable[..., Any], arguments: tuple[Any, ...]
+) -> None:
+    """The child: it computes the result, or the error, without printing anything."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    faulthandler.disable()
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    try:
+        answer: tuple[Any, CcalError | None] = (function(*arguments), None)
+    except CcalError as error:
+        answer = (None, error)
+    except Exception as error:
+        answer = (None, InputError(f"{type(error).__name__}: {error}"))
+    sending.send(answer)

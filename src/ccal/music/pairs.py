@@ -1,32 +1,34 @@
-"""Pairs of the paper: a piece of staff and a piece of sound that lead to the same note.
+"""The paper's pairs, a piece of staff and a piece of sound around the same note; joined, thinned.
 
-Pairs of several stores as one.
-
-Some of many pairs, for a quicker validation or a given number of candidates.
+All of them are `Features`, ready for training.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from ccal.bounds import Whole, check
 from ccal.errors import InputError
 from ccal.music.audio import BINS
 from ccal.music.engraving import ROWS
 from ccal.music.store import SheetAudioStore
 
-__all__ = ["COLUMNS", "FRAMES", "JoinedPairs", "Part", "SheetAudioPairs", "ThinnedPairs"]
+if TYPE_CHECKING:
+    from ccal.training.batches import Features
+
+__all__ = ["COLUMNS", "FRAMES", "JoinedPairs", "SheetAudioPairs", "ThinnedPairs"]
 
 COLUMNS = FRAMES = 100
 
 
 class SheetAudioPairs:
-    """One pair an onset of some tunes: sheet (1, 40, 100) and audio (1, 136, 100), float32.
+    """One pair per onset of some tunes: sheet (1, 40, 100) and audio (1, 136, 100), float32.
 
     As in the paper, the sheet is the 100 columns left of the note head and the audio the 100 frames
     that end at the onset, the note itself in neither. With `centred` the note is in the middle of
@@ -34,7 +36,7 @@ class SheetAudioPairs:
 
     `tunes` are numbers of the store's tunes (all by default), in whose order the pairs come. The
     pairs are cut from the store when asked for; nothing is held in memory. `tune`, `onset`,
-    `column` and `frame` (n,) say where each comes from: the number of its tune, the row of
+    `column` and `frame` (n,) give the origin of each: the number of its tune, the row of
     `store.onsets`, and the rows of `store.sheet` and `store.audio` where its snippets begin.
     """
 
@@ -56,16 +58,6 @@ class SheetAudioPairs:
         rows = np.concatenate([np.empty((0, 4), dtype=np.int64), *parts])
         self.tune, self.onset, self.column, self.frame = np.ascontiguousarray(rows.T)
 
-    def first(self, tunes: int) -> SheetAudioPairs:
-        """The pairs of the first so many of these tunes; the paper's small set has 47."""
-        if not 1 <= tunes <= len(self.tunes):
-            raise InputError(f"there are {len(self.tunes)} tunes, and {tunes} were asked for.")
-        return SheetAudioPairs(self.store, self.tunes[:tunes], centred=self.centred)
-
-    def of(self, tunes: Sequence[int] | NDArray[np.int64]) -> SheetAudioPairs:
-        """The pairs of other tunes of the store, such as `split.valid`."""
-        return SheetAudioPairs(self.store, tunes, centred=self.centred)
-
     def __len__(self) -> int:
         return len(self.onset)
 
@@ -80,7 +72,7 @@ class SheetAudioPairs:
         """Sheets (n, 1, 40, 100) alone."""
         ink = np.subtract(255, _cut(self.store.sheet, self.column[index], COLUMNS))
         sheet = torch.empty(len(index), 1, ROWS, COLUMNS)
-        # One pass turns and converts: reading is what takes time.
+        # One pass transposes and converts, as reading memory takes most of the time.
         sheet[:, 0].copy_(torch.from_numpy(ink).transpose(1, 2)).mul_(1 / 255)
         return sheet
 
@@ -123,18 +115,8 @@ class SheetAudioPairs:
 def _cut(array: NDArray[np.generic], starts: NDArray[np.int64], length: int) -> NDArray[np.generic]:
     """`length` rows from each start on, (n, length, ...)."""
     windows = np.lib.stride_tricks.sliding_window_view(array, length, axis=0)
-    # Back to time first, in which order a snippet is one piece of memory.
+    # Time becomes the first axis again: a snippet is one piece of memory.
     return np.ascontiguousarray(np.moveaxis(windows, -1, 1)[starts])
-
-
-class Part(Protocol):
-    """Pairs of sheet and sound by their numbers."""
-
-    def __len__(self) -> int: ...
-
-    def batch(self, rows: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        """Both modalities of the pairs numbered `rows` (n,)."""
-        ...
 
 
 class JoinedPairs:
@@ -144,7 +126,7 @@ class JoinedPairs:
     instruments, say, or different collections.
     """
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[Features]) -> None:
         if not parts:
             raise InputError("there are no parts to join.")
         self.parts = list(parts)
@@ -159,15 +141,15 @@ class JoinedPairs:
         if len(index) and not 0 <= index.min() <= index.max() < len(self):
             raise InputError(f"there are the pairs 0 to {len(self) - 1}; others were asked for.")
         owner = np.searchsorted(self._starts, index, side="right") - 1
-        pieces = []
-        places = []
-        for number in np.unique(owner).tolist():
-            mine = np.flatnonzero(owner == number)
-            pieces.append(self.parts[number].batch(index[mine] - self._starts[number]))
-            places.append(mine)
-        if not pieces:
+        if not len(index):
             return self.parts[0].batch(index)
-        order = torch.from_numpy(np.argsort(np.concatenate(places)))
+        rows = [np.flatnonzero(owner == number) for number in range(len(self.parts))]
+        pieces = [
+            part.batch(index[own] - start)
+            for part, own, start in zip(self.parts, rows, self._starts, strict=False)
+            if len(own)
+        ]
+        order = torch.from_numpy(np.argsort(np.concatenate(rows)))
         sheet, audio = (torch.cat(view)[order] for view in zip(*pieces, strict=True))
         return sheet, audio
 
@@ -175,9 +157,8 @@ class JoinedPairs:
 class ThinnedPairs:
     """At most `count` of the pairs, evenly spread over all of them."""
 
-    def __init__(self, pairs: Part, count: int) -> None:
-        if count < 1:
-            raise InputError(f"count must be 1 or more, got {count}.")
+    def __init__(self, pairs: Features, count: int) -> None:
+        check("count", count, Whole(at_least=1))
         self._pairs = pairs
         count = min(count, len(pairs))
         self.rows = np.arange(count) * len(pairs) // max(count, 1)

@@ -1,32 +1,54 @@
-"""A tune in both modalities: its staff line and its spectrogram, onset by onset."""
+"""One tune in both modalities, its staff line and its spectrogram, and a process that renders them.
+
+Engraver, synthesiser and spectrogram must stay bit-identical: the weights and the figures of the
+bundled model were made from their exact output.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import os
+import select
+import signal
+import subprocess
+import sys
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from ccal.bounds import Number, Whole, check_all
 from ccal.errors import CcalError, InputError
+from ccal.files import write_atomically
 from ccal.music.abc import parse_abc
 from ccal.music.audio import FRAME_RATE, spectrogram
 from ccal.music.engraving import engrave
 from ccal.music.score import Score
 from ccal.music.sound import RENDER_RATE, onset_seconds, sound_font_digest, synthesise
 
-__all__ = ["ONSET", "MusicSettings", "RenderedTune", "render_tune"]
+__all__ = ["ONSET", "MusicSettings", "RenderedTune", "Worker", "render_tune"]
 
 # One onset: columns of the head's left edge and centre in the staff line, frame of the spectrogram,
 # highest new pitch (MIDI), start in 1/960 quarter notes.
 ONSET = np.dtype(
     [("left", "<f4"), ("centre", "<f4"), ("frame", "<i4"), ("pitch", "<i2"), ("tick", "<i4")]
 )
-# Part of every hash; another way to draw or to hear must have another number.
+# Part of every hash: raise it whenever drawing or playing changes its output.
 _VERSION = 1
+_BOUNDS = {
+    "space": Number(at_least=1, at_most=10),
+    "tempo": Number(at_least=20, at_most=400),
+    "program": Whole(at_least=0, at_most=127),
+    "timeout": Number(above=0),
+}
 
 
 @dataclass(frozen=True)
@@ -34,8 +56,8 @@ class MusicSettings:
     """How tunes look and sound.
 
     Args:
-        space: pixels from one line of the staff to the next.
-        tempo: quarter notes a minute.
+        space: pixels from one line of the staff to the next, 1 to 10.
+        tempo: quarter notes a minute, 20 to 400.
         program: instrument of General MIDI, 0 to 127; 0 is a grand piano.
         sound_font: path of an .sf2 file, or None for the one that comes with `ccal[music]`.
         timeout: seconds after which the engraver of one tune is given up.
@@ -48,17 +70,10 @@ class MusicSettings:
     timeout: float = 60.0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.space <= 10:
-            raise InputError(f"space must be from 1 to 10 pixels, got {self.space}.")
-        if not 20 <= self.tempo <= 400:
-            raise InputError(f"tempo must be from 20 to 400 quarter notes a minute: {self.tempo}.")
-        if not 0 <= self.program <= 127:
-            raise InputError(f"program must be from 0 to 127, got {self.program}.")
-        if self.timeout <= 0:
-            raise InputError(f"timeout must be above 0 seconds, got {self.timeout}.")
+        check_all(_BOUNDS, self.__dict__)
 
     def digest(self) -> str:
-        """A hash of all that a rendering depends on besides the tune."""
+        """A hash of everything that a rendering depends on besides the tune."""
         parts = asdict(self) | {"sound_font": sound_font_digest(self.sound_font), "form": _VERSION}
         del parts["timeout"]
         try:
@@ -82,34 +97,31 @@ class RenderedTune:
     audio: NDArray[np.float16]
     onsets: NDArray[np.void]
 
+    def save(self, path: Path) -> None:
+        """Write the three arrays to one .npz file."""
+        content = io.BytesIO()
+        np.savez(content, sheet=self.sheet, audio=self.audio, onsets=self.onsets)
+        write_atomically(path, content.getvalue())
 
-def render_tune(
-    abc: str, settings: MusicSettings | None = None, *, seconds: dict[str, float] | None = None
-) -> RenderedTune:
-    """Engrave and synthesise one tune; `seconds`, if given, gets the time of each stage.
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a file that `save` wrote."""
+        with np.load(path) as arrays:
+            return cls(arrays["sheet"], arrays["audio"], arrays["onsets"])
 
-    Raises `InputError` for a tune that cannot be read, engraved or heard.
+
+def render_tune(abc: str, settings: MusicSettings | None = None) -> RenderedTune:
+    """Engrave and synthesise one tune.
+
+    Raises `InputError` for a tune that cannot be read, engraved or played.
     """
     settings = settings or MusicSettings()
-    clock = [time.perf_counter()]
     score = parse_abc(abc)
-    clock.append(time.perf_counter())
     staff = engrave(score, space=settings.space, timeout=settings.timeout)
-    clock.append(time.perf_counter())
     sound = synthesise(
         score, sound_font=settings.sound_font, program=settings.program, tempo=settings.tempo
     )
-    clock.append(time.perf_counter())
     audio = spectrogram(sound, RENDER_RATE).numpy().astype(np.float16)
-    clock.append(time.perf_counter())
-    if seconds is not None:
-        seconds.update(
-            zip(
-                ("parse", "engrave", "synthesise", "spectrogram"),
-                np.diff(clock).tolist(),
-                strict=True,
-            )
-        )
     onsets = _onsets(score)
     onsets["left"], onsets["centre"] = staff.left, staff.centre
     onsets["frame"] = np.rint(onset_seconds(score, tempo=settings.tempo) * FRAME_RATE)
@@ -117,7 +129,7 @@ def render_tune(
 
 
 def _onsets(score: Score) -> NDArray[np.void]:
-    """A row an onset, with its pitch and its start."""
+    """One row per onset, with its pitch and its start."""
     highest: dict[int, int] = {}
     for sound in score.sounding():
         tick = round(sound.start * 960)
@@ -125,3 +137,109 @@ def _onsets(score: Score) -> NDArray[np.void]:
     onsets = np.zeros(len(score.attacks()), dtype=ONSET)
     onsets["tick"], onsets["pitch"] = list(highest), list(highest.values())
     return onsets
+
+
+_START = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from ccal.music.rendering import serve
+serve(json.loads(sys.argv[2]))
+"""
+
+
+class Worker:
+    """A process that renders one tune after the other; whatever happens to it costs one tune.
+
+    A job is a line of JSON on its input, with the tune and the file for the result; the answer is a
+    line on its output.
+    """
+
+    def __init__(self, settings: MusicSettings) -> None:
+        self._settings = json.dumps(asdict(settings))
+        # Beyond the engraver's own limit there are the sound and the start of the process.
+        self._patience = 2 * settings.timeout + 120
+        self._process: subprocess.Popen[str] | None = None
+        self._deadline = 0.0
+
+    def start(self, abc: str, path: Path) -> None:
+        """Begin with a tune; the result will be in `path`."""
+        if self._process is None:
+            # In a session of its own, so that Ctrl-C reaches only the parent.
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _START, json.dumps(sys.path), self._settings],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+        self._deadline = time.monotonic() + self._patience
+        assert self._process.stdin is not None
+        # `take` notices a process that is gone.
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps({"abc": abc, "path": str(path)}) + "\n")
+            self._process.stdin.flush()
+
+    @property
+    def late(self) -> bool:
+        """Whether the answer should have come long ago."""
+        return time.monotonic() > self._deadline
+
+    def fileno(self) -> int:
+        """The descriptor that becomes readable with the answer, for `select`."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        return self._process.stdout.fileno()
+
+    def take(self) -> str | None:
+        """Why the tune could not be rendered, or None if it was.
+
+        A process that died is a reason, as is one without an answer. Raises `CcalError` for what
+        would stop every tune, such as a missing package.
+        """
+        if not select.select([self], [], [], 0)[0]:
+            self.stop()
+            return "the process that rendered it did not come back."
+        assert self._process is not None
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if line:
+            answer = json.loads(line)
+            if answer["fatal"]:
+                raise CcalError(answer["error"])
+            return None if answer["error"] is None else str(answer["error"])
+        code = self._process.wait()
+        self.stop()
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return f"the process that rendered it ended ({how})."
+
+    def stop(self) -> None:
+        """End the process and its children at once."""
+        process, self._process = self._process, None
+        if process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    with suppress(OSError):
+                        stream.close()
+
+
+def serve(settings: dict[str, Any]) -> None:
+    """The loop of a worker process: one job per line, until there are no more."""
+    # One tune is too small to share, and threads do not survive the fork of the engraver.
+    torch.set_num_threads(1)
+    # Lines that libraries print must not be taken for answers.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    how = MusicSettings(**settings)
+    for line in sys.stdin:
+        job = json.loads(line)
+        problem = None
+        try:
+            render_tune(job["abc"], how).save(Path(job["path"]))
+        except CcalError as error:
+            problem = error
+        reason = None if problem is None else str(problem)
+        fatal = problem is not None and not isinstance(problem, InputError)
+        print(json.dumps({"error": reason, "fatal": fatal}), file=answers, flush=True)

@@ -248,9 +248,9 @@ def _check_modality(name: str | None) -> None:
 
 
 def _means(library: TuneLibrary, modality: str, tunes: Sequence[int]) -> Vectors:
-    """The mean vector (n, d) of the places of each of n tunes."""
-    places, vectors = library.places["tune"], library.vectors[modality]
-    bounds = np.searchsorted(places, np.arange(len(library) + 1)).tolist()
+    """The mean vector (n, d) of the positions of each of n tunes."""
+    tunes_of, vectors = library.positions["tune"], library.vectors[modality]
+    bounds = np.searchsorted(tunes_of, np.arange(len(library) + 1)).tolist()
     return np.stack([vectors[bounds[tune] : bounds[tune + 1]].mean(0) for tune in tunes])
 
 

@@ -1,11 +1,12 @@
-"""A picture of a staff, of any size, as the staff lines that models know.
+"""Queries as people have them, a recording or a picture of a staff, in the form that models know.
 
-A staff line as a picture, with a place marked.
+A recording becomes a spectrogram as loud as those of the library; a picture of any size becomes a
+staff line of 40 rows. For both, the middles of the snippets to embed are chosen.
 """
 
 from __future__ import annotations
 
-import io
+from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -14,27 +15,82 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccal.errors import InputError
+from ccal.music.audio import audio_spectrogram, spectrogram
 from ccal.music.engraving import ROWS
-from ccal.music.pairs import COLUMNS
+from ccal.music.pairs import COLUMNS, FRAMES
 from ccal.optional import require
 
-__all__ = ["Picture", "Staff", "find_staff", "read_staff", "spots", "staff_picture"]
+__all__ = ["Picture", "Recording", "Staff", "find_staff", "level_of", "listen", "moments"]
+__all__ += ["read_staff", "spots"]
 
+Recording = str | PathLike[str] | tuple[Any, int]
 Picture = str | PathLike[str] | NDArray[Any]
+# At least this share of each snippet must lie within the recording or the staff line.
+_FILLED = 0.75
+# Frames softer than this share of the loud ones are silence.
+_SOFT = 0.05
+# A 16-bit recording that is not silent is louder.
+_SILENT = 1e-3
 # Pixels from one line of the staff to the next, as engraved, and the row of the middle line.
 _SPACE, _MIDDLE = 4.0, ROWS / 2 + 0.5
-# Larger pictures are made smaller before the lines are looked for.
-_LARGEST = 1200
-# How much more ink there must be on the five lines than between them.
+# Higher pictures are made smaller before the lines are looked for.
+_HIGHEST = 1200
+# The ink on the five lines must exceed that between them by this share of the columns.
 _CLEAR = 0.25
-_FILLED = 0.75
 
 
+def listen(recording: Recording, level: float) -> NDArray[np.float32]:
+    """Spectrogram (frames, 136) of a recording, scaled to the loudness `level` (see `level_of`).
+
+    A recording is the path of an audio file, or samples (n,) or (n, channels) and their rate.
+    """
+    if isinstance(recording, tuple):
+        if len(recording) != 2:
+            raise InputError(
+                f"a recording is a path, or samples and their rate; got {len(recording)} things."
+            )
+        values = spectrogram(*recording)
+    else:
+        values = audio_spectrogram(recording)
+    magnitudes = 10.0 ** values.numpy() - 1
+    if float(magnitudes.max()) < _SILENT:
+        raise InputError("the recording is silent from its beginning to its end.")
+    gain = level / max(_loudness(magnitudes), 1e-12)
+    return np.log10(1 + gain * magnitudes, dtype=np.float32)
+
+
+def level_of(audio: NDArray[np.floating]) -> float:
+    """The loudness of spectrograms (frames, 136): the mean magnitude of frames with sound."""
+    return _loudness(10.0 ** audio.astype(np.float32) - 1)
+
+
+def moments(audio: NDArray[np.float32], hop: int) -> NDArray[np.int64]:
+    """The middles (n,) of snippets of a spectrogram, in frames.
+
+    Every `hop` frames, where there is sound and enough of a snippet lies within the recording. A
+    recording that is too short for that has one, its middle.
+    """
+    margin = round(FRAMES * (_FILLED - 0.5))
+    middles = np.arange(margin, len(audio) - margin + 1, hop)
+    if len(middles) == 0:
+        return np.array([len(audio) // 2])
+    loud = audio.mean(axis=1)
+    near = np.array([loud[max(0, m - hop) : m + hop + 1].max() for m in middles.tolist()])
+    kept = middles[near > _SOFT * loud.max()]
+    return np.asarray(kept if len(kept) else middles[near.argmax()][None])
+
+
+def _loudness(magnitudes: NDArray[np.floating]) -> float:
+    frames = magnitudes.mean(axis=1)
+    return float(frames[frames >= _SOFT * frames.max()].mean())
+
+
+@dataclass(frozen=True)
 class Staff:
-    """A staff line `ink` (columns, 40), and the `scale` of its columns to those of the picture."""
+    """A staff line `ink` (columns, 40); a column takes `scale` pixels of the picture."""
 
-    def __init__(self, ink: NDArray[np.float32], scale: float) -> None:
-        self.ink, self.scale = ink, scale
+    ink: NDArray[np.float32]
+    scale: float
 
 
 def read_staff(picture: Picture) -> Staff:
@@ -42,7 +98,7 @@ def read_staff(picture: Picture) -> Staff:
 
     A picture is the path of an image file, or an array (height, width) or (height, width, 3), grey
     or in colour: of uint8 from 0, black, to 255, or of floats from 0 to 1. White on black is
-    turned. If there are several staves, the clearest is taken.
+    inverted. Of several staves, the clearest is taken.
     """
     image = require("PIL.Image", extra="music", purpose="Reading pictures")
     grey = _grey(picture)
@@ -50,7 +106,7 @@ def read_staff(picture: Picture) -> Staff:
     width = grey.shape[1]
     scale = space / _SPACE
     columns = max(1, round(width / scale))
-    # Paper all around, since the part that is cut out can be higher than the picture.
+    # Paper above and below, since 40 rows can be higher than the picture.
     around = int(np.ceil(ROWS * scale))
     padded = np.pad(grey, ((around, around), (0, 0)), constant_values=255)
     top = around + middle - _MIDDLE * scale
@@ -90,9 +146,9 @@ def find_staff(ink: NDArray[np.floating]) -> tuple[float, float]:
         between = np.stack([np.interp(tops + (k + 0.5) * space, centres, rows) for k in range(4)])
         # The faintest line decides: where one is missing there is no staff.
         clear = on.min(axis=0) - between.mean(axis=0)
-        place = int(clear.argmax())
-        if clear[place] > best[0]:
-            best = (float(clear[place]), float(tops[place]) + 2 * space, space)
+        top = int(clear.argmax())
+        if clear[top] > best[0]:
+            best = (float(clear[top]), float(tops[top]) + 2 * space, space)
     if best[0] < _CLEAR:
         raise InputError(
             "no staff was found in the picture: five level lines at equal distances, from its left "
@@ -102,11 +158,11 @@ def find_staff(ink: NDArray[np.floating]) -> tuple[float, float]:
 
 
 def _fit(rows: NDArray[np.floating], middle: float, space: float) -> tuple[float, float]:
-    """Middle and space once more, from where the ink of each line has its centre."""
+    """Middle and space, refined by the centre of the ink of each line."""
     centres = []
-    for place in middle + space * np.arange(-2, 3):
-        first = max(0, round(place - 0.35 * space))
-        near = rows[first : max(first + 1, round(place + 0.35 * space))]
+    for line in middle + space * np.arange(-2, 3):
+        first = max(0, round(line - 0.35 * space))
+        near = rows[first : max(first + 1, round(line + 0.35 * space))]
         weight = np.maximum(near - 0.5 * near.max(), 1e-9)
         centres.append(float((weight * (first + 0.5 + np.arange(len(near)))).sum() / weight.sum()))
     slope, height = np.polyfit(np.arange(-2, 3), centres, 1)
@@ -123,7 +179,7 @@ def spots(staff: Staff, hop: int) -> NDArray[np.int64]:
 
 
 def _grey(picture: Picture) -> NDArray[np.float32]:
-    """A picture as (height, width) from 0 (ink) to 255 (paper), not too large."""
+    """A picture as (height, width) from 0 (ink) to 255 (paper), at most 1,200 pixels high."""
     image = require("PIL.Image", extra="music", purpose="Reading pictures")
     if isinstance(picture, np.ndarray):
         found = _from_array(picture, image)
@@ -131,9 +187,9 @@ def _grey(picture: Picture) -> NDArray[np.float32]:
         found = _from_file(Path(fspath(picture)), image)
     if min(found.size) < 1:
         raise InputError(f"the picture is empty: {found.size[0]} x {found.size[1]} pixels.")
-    if found.size[1] > _LARGEST:
-        factor = _LARGEST / found.size[1]
-        found = found.resize((max(1, round(found.size[0] * factor)), _LARGEST))
+    if found.size[1] > _HIGHEST:
+        factor = _HIGHEST / found.size[1]
+        found = found.resize((max(1, round(found.size[0] * factor)), _HIGHEST))
     grey = np.asarray(found, dtype=np.float32)
     return np.asarray(255 - grey if np.median(grey) < 128 else grey)
 
@@ -144,7 +200,7 @@ def _from_file(path: Path, image: Any) -> Any:
         raise InputError(f"{str(path)!r}: {problem}; expected a picture.")
     try:
         with image.open(path) as opened:
-            # What is transparent shows paper.
+            # Transparent pixels show paper.
             colour = opened.convert("RGBA")
             paper = image.new("RGBA", colour.size, "white")
             return image.alpha_composite(paper, colour).convert("L")
@@ -164,44 +220,3 @@ def _from_array(array: NDArray[Any], image: Any) -> Any:
     if array.dtype != np.uint8:
         raise InputError(f"a picture must be of uint8 or of floats, got {array.dtype}.")
     return image.fromarray(np.ascontiguousarray(array)).convert("L")
-
-
-_ZOOM, _FRAME = 3, 2
-_TINT, _EDGE = np.array([255, 226, 140], dtype=np.float32), np.array([191, 77, 0], dtype=np.float32)
-
-
-def staff_picture(
-    sheet: NDArray[np.uint8],
-    columns: tuple[float, float] | None = None,
-    mark: tuple[float, float] | None = None,
-) -> bytes:
-    """PNG, three times as large, of the columns from..to of a staff line (width, 40).
-
-    The columns of `mark` have a yellow ground between two lines.
-    """
-    width = len(sheet)
-    first, last = (0, width) if columns is None else _within(columns, width)
-    image = require("PIL.Image", extra="music", purpose="Writing pictures")
-    size = (_ZOOM * (last - first), _ZOOM * sheet.shape[1])
-    drawn = image.fromarray(np.ascontiguousarray(sheet[first:last].T))
-    page = np.asarray(drawn.resize(size, image.Resampling.LANCZOS))
-    colour = np.repeat(page[:, :, None].astype(np.float32), 3, axis=2)
-    if mark is not None:
-        begin, end = (_ZOOM * (place - first) for place in _within(mark, width))
-        begin, end = max(0, begin), min(colour.shape[1], end)
-        if begin < end:
-            # Paper takes the tint, and ink stays black.
-            colour[:, begin:end] *= _TINT / 255
-            colour[:, begin : begin + _FRAME] = _EDGE
-            colour[:, max(begin, end - _FRAME) : end] = _EDGE
-    content = io.BytesIO()
-    image.fromarray(colour.astype(np.uint8)).save(content, format="PNG")
-    return content.getvalue()
-
-
-def _within(columns: tuple[float, float], width: int) -> tuple[int, int]:
-    first, last = columns
-    if not first <= last:
-        raise InputError(f"columns must be from..to, got {first:g} and {last:g}.")
-    begin = min(max(0, int(np.floor(first))), width - 1)
-    return begin, max(begin + 1, min(width, int(np.ceil(last))))
