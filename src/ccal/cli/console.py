@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ccal.errors import CcalError
+from ccal.progress import counting as progress_line
 
 __all__ = ["StoppedError", "is_first_rank", "note", "progress_line", "quiet_errors", "warn_plainly"]
 
@@ -76,30 +76,3 @@ def warn_plainly() -> None:
         note(f"warning: {message}")
 
     warnings.showwarning = show
-
-
-class _Line:
-    """Rows done, their rate and the time that remains, on one line of a terminal."""
-
-    def __init__(self, what: str) -> None:
-        self.what, self.started, self.shown = what, time.perf_counter(), 0.0
-
-    def __call__(self, done: int, total: int) -> None:
-        now = time.perf_counter()
-        if (
-            sys.stderr is None
-            or not sys.stderr.isatty()
-            or (done < total and now - self.shown < 0.1)
-        ):
-            return
-        self.shown = now
-        rate = done / max(now - self.started, 1e-9)
-        text = (
-            f"{self.what}: {done:,}/{total:,}, {rate:,.0f}/s, {(total - done) / rate:.0f} s left "
-        )
-        print(text, end="\n" if done == total else "\r", file=sys.stderr, flush=True)
-
-
-def progress_line(what: str) -> _Line:
-    """A function of (done, total) that keeps a line on the terminal up to date."""
-    return _Line(what)

@@ -21,7 +21,7 @@ from ccal.data import Pairs, Rows
 from ccal.encoders import FrontEnd
 from ccal.errors import InputError
 from ccal.features import ImageFeatures, SparseRows, TfidfVectoriser
-from ccal.training.progress import counting
+from ccal.progress import counting
 
 __all__ = [
     "Features",

@@ -24,8 +24,8 @@ from ccal.errors import InputError
 from ccal.features import ImageFeatures, TfidfVectoriser, WordSequences
 from ccal.losses import InfoNCELoss, PairwiseRankingLoss, SigmoidLoss, TraceNormLoss
 from ccal.model import DualEncoder
+from ccal.progress import counting
 from ccal.training.batches import PairFeatures
-from ccal.training.progress import counting
 from ccal.training.settings import Settings
 from ccal.training.validation import clearly_better, reciprocal_ranks
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,24 +11,23 @@ from typing import Any, TextIO
 
 from ccal.files import write_atomically
 from ccal.optional import require
+from ccal.progress import StatusLine, clock_time
 
-__all__ = ["History", "MetricsFile", "Progress", "Record", "TensorBoard", "clock_time", "counting"]
+__all__ = ["History", "MetricsFile", "Progress", "Record", "TensorBoard"]
 
 
 class Progress:
-    """Stage, epoch, loss, rate, validation MRR and the longest time left, on one line.
-
-    A terminal sees the line rewritten a few times a second; a file or pipe gets one every
-    `every` seconds and at the end.
+    """Stage, epoch, loss, rate, validation score and the longest time left, on one line.
 
     Args:
-        stage: what is being done, the start of the line.
-        max_epochs: where it ends at the latest.
+        stage: the start of the line.
+        max_epochs: the last epoch that there can be.
         stream: where to write; standard error if not given.
-        every: seconds between lines, None for 0.2 on a terminal and 10 elsewhere.
+        every: seconds between two lines, as `StatusLine` takes them.
         enabled: False writes nothing.
         clock: seconds, for tests.
 
+    >>> import sys
     >>> progress = Progress("train", 5, stream=sys.stdout, every=0)
     >>> progress.batch(epoch=1, done=50, total=100, loss=0.51234)  # doctest: +ELLIPSIS
     train: epoch 1/5, 50%, loss 0.5123, ...
@@ -47,28 +44,25 @@ class Progress:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.stage, self.max_epochs, self.enabled, self._clock = stage, max_epochs, enabled, clock
-        self._stream = sys.stderr if stream is None else stream
-        self._terminal = self._stream.isatty()
-        self._every = (0.2 if self._terminal else 10.0) if every is None else every
-        self._begun = self._shown = clock()
+        self._line = StatusLine(stream, every=every, clock=clock)
+        self._begun = clock()
         self._first: int | None = None
-        self._start = self._scores = ""
-        self._width = 0
+        self._steps = self._scores = ""
 
     def batch(self, *, epoch: int, done: int, total: int, loss: float) -> None:
         """After a batch: `done` of `total` pairs of the epoch, and its mean loss so far."""
-        now = self._clock()
         if self._first is None:
-            # A resumed run does not count what an earlier process did.
+            # A resumed run does not count the epochs of an earlier process.
             self._first = epoch
-        rate = (total * (epoch - self._first) + done) / max(now - self._begun, 1e-9)
+        seconds = max(self._clock() - self._begun, 1e-9)
+        rate = (total * (epoch - self._first) + done) / seconds
         left = (total * (self.max_epochs - epoch + 1) - done) / rate
-        self._start = (
+        self._steps = (
             f"{self.stage}: epoch {epoch}/{self.max_epochs}, {100 * done // total}%, "
             f"loss {loss:.4f}, {rate:,.0f} pairs/s"
         )
-        if now - self._shown >= self._every:
-            self._show(now, f"at most {clock_time(left)} left")
+        if self.enabled and self._line.due():
+            self._line.show(f"{self._steps}{self._scores}, at most {clock_time(left)} left")
 
     def epoch(self, *, score: float | None, best: float | None, name: str = "MRR") -> None:
         """After validation: the deciding score of this epoch, and the best so far."""
@@ -77,81 +71,28 @@ class Progress:
 
     def close(self) -> None:
         """Write the line a last time, and end it."""
-        if self._start:
-            now = self._clock()
-            self._show(now, f"took {clock_time(now - self._begun)}")
-            if self._terminal and self.enabled:
-                self._stream.write("\n")
-                self._stream.flush()
-
-    def _show(self, now: float, end: str) -> None:
-        if not self.enabled:
-            return
-        self._shown = now
-        line = f"{self._start}{self._scores}, {end}"
-        if self._terminal:
-            # A line that wraps could not be rewritten. Blanks cover what a longer one left behind.
-            line = line[: shutil.get_terminal_size().columns - 1]
-            self._stream.write("\r" + line.ljust(self._width))
-            self._width = len(line)
-        else:
-            self._stream.write(line + "\n")
-        self._stream.flush()
-
-
-def clock_time(seconds: float) -> str:
-    """Minutes and seconds, with hours if need be, rounded up.
-
-    >>> clock_time(200), clock_time(3661.2), clock_time(0)
-    ('3:20', '1:01:02', '0:00')
-    """
-    whole = int(-(-seconds // 1))
-    minutes, rest = divmod(whole, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def counting(title: str, stream: TextIO | None = None) -> Callable[[int, int], None]:
-    """A callback for work on many items: their number, rate and time left, if it takes long.
-
-    The first two seconds are silent; then a terminal sees the line rewritten, a file or pipe gets
-    one every ten seconds.
-
-    >>> counting("image: features")(10, 100)
-    """
-    out = sys.stderr if stream is None else stream
-    begun = time.monotonic()
-    shown = begun + 2 - (0.2 if out.isatty() else 10.0)
-
-    def show(done: int, total: int) -> None:
-        nonlocal shown
-        now = time.monotonic()
-        over = done >= total and shown > begun + 2
-        if not over and now - shown < (0.2 if out.isatty() else 10.0):
-            return
-        shown = now
-        rate = done / max(now - begun, 1e-9)
-        left = clock_time((total - done) / rate)
-        line = f"{title}: {done:,} of {total:,}, {rate:,.0f}/s, {left} left"
-        out.write(f"\r\x1b[K{line}" + "\n" * over if out.isatty() else f"{line}\n")
-        out.flush()
-
-    return show
+        if self.enabled and self._steps:
+            took = clock_time(self._clock() - self._begun)
+            self._line.show(f"{self._steps}{self._scores}, took {took}")
+            self._line.end()
 
 
 Record = dict[str, Any]
-"""Of an epoch: stage, epoch, loss, learning_rate, mrr_x_to_y and mrr_y_to_x on the validation
-pairs, mean_correlation of CCA on the training pairs, seconds (validation included) and
-pairs_per_second (training alone). None is what was not measured, or not finite. `score` is there
-if the best epoch was chosen by something else than MRR."""
+"""One epoch: stage, epoch, loss, learning_rate, mrr_x_to_y and mrr_y_to_x on the validation pairs,
+mean_correlation of CCA on the training pairs, seconds (validation included) and pairs_per_second
+(training alone); None if not measured or not finite. `score` is there if it chose the best epoch in
+place of the MRR."""
 
 
 @dataclass(frozen=True)
 class History:
-    """How training went.
+    """The course of a training run.
 
-    `records` has one entry an epoch; `best_epoch` is the one whose weights were kept, 0 for those
-    given; `best_mrr` its validation score, None without validation; `epochs` all that were trained.
+    Attributes:
+        records: one an epoch.
+        best_epoch: the epoch whose weights were kept; 0 for the weights before training.
+        best_mrr: its validation score; None without validation.
+        epochs: number of epochs that were trained.
     """
 
     records: list[Record]
@@ -165,9 +106,9 @@ class MetricsFile:
 
     Args:
         path: the file.
-        stage: the one that will add lines.
-        records: what this stage has recorded up to now. Its later lines are cut, half a line left
-            by a process that was killed is dropped, and lines of other stages stay.
+        stage: the stage that will add lines.
+        records: of this stage up to now. Later lines of this stage are cut, as is half a line that
+            a killed process left; lines of other stages stay.
     """
 
     def __init__(self, path: Path, stage: str, records: list[Record]) -> None:
@@ -208,7 +149,7 @@ class TensorBoard:
 
     Args:
         folder: of this stage's events.
-        epoch: the last one that counts; later events of a run that was killed are hidden.
+        epoch: the last epoch of the checkpoint; later events, of a killed run, are hidden.
     """
 
     def __init__(self, folder: Path, epoch: int) -> None:
