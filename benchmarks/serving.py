@@ -83,7 +83,7 @@ def server(folder: Path, pipe: Connection) -> None:
     import threading
 
     from ccal.serve import IndexCollection, create_app
-    from ccal.serve.running import listen, run
+    from ccal.serve.app import listen, run
 
     torch.set_num_threads(1)
     model = load(folder / "model")
@@ -104,7 +104,7 @@ def floor(pipe: Connection) -> None:
     """Runs in a process of its own; answers as many bytes as the query of the address says."""
     from starlette.types import Receive, Scope, Send
 
-    from ccal.serve.running import listen, run
+    from ccal.serve.app import listen, run
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

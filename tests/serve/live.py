@@ -11,7 +11,7 @@ import httpx
 import uvicorn
 
 from ccal.serve import Collection, create_app
-from ccal.serve.running import address, listen
+from ccal.serve.app import address, listen
 
 
 def until(condition: Callable[[], bool]) -> None:

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from ccal.retrieval import Index
-from ccal.serve import shelf
-from ccal.serve.answering import entries_text, entry_text
-from ccal.serve.card import Card
-from ccal.serve.collection import Entry
+from ccal.serve import cached_reader
+from ccal.serve.collection import Card, Entry
+from ccal.serve.service import entries_text, entry_text
 from tests.serve.conftest import open_collection
 from tests.serve.live import Live
 
@@ -40,7 +39,7 @@ def test_a_change_by_somebody_else_shows(photos: Path, tmp_path: Path) -> None:
 def test_only_so_many_are_kept(
     photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shelf, "_KEPT", 4)
+    monkeypatch.setattr(cached_reader, "_MOST_CARDS", 4)
     server = Live(open_collection(photos))
     with server.client() as client:
         wide, narrow = (

@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
-from ccal.serve.collection import Answer, Question
-from ccal.serve.hosts import Hosts, is_loopback
-from ccal.serve.running import listen
+from ccal.serve.app import listen
+from ccal.serve.collection import Answer, Query
+from ccal.serve.guard import Hosts, is_loopback
 from tests.serve.conftest import open_collection, problem
 from tests.serve.live import Live, until
 
@@ -28,9 +28,9 @@ class Slow:
     def __init__(self, folder: Path, seconds: float) -> None:
         self._real, self._seconds = open_collection(folder), seconds
 
-    def answer(self, questions: Sequence[Question]) -> list[Answer | Exception]:
+    def answer(self, queries: Sequence[Query]) -> list[Answer | Exception]:
         time.sleep(self._seconds)
-        return self._real.answer(questions)
+        return self._real.answer(queries)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
@@ -195,7 +195,7 @@ def test_who_goes_away_in_the_middle_is_no_mistake(
     head = b"POST /api/search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         connection.sendall(head)
-    counted = 'ccal_requests_total{method="POST",route="/api/search",status="499"} 1'
+    counted = 'ccal_requests_total{method="POST",route="/api/search",status="499"} 1.0'
     with server.client() as client:
         until(lambda: counted in client.get("/metrics").text)
     assert not caplog.records
@@ -230,7 +230,7 @@ def test_too_many_that_wait_are_turned_away(serve: Serve, photos: Path) -> None:
 
 def test_mistakes_of_ours_do_not_show(serve: Serve, photos: Path) -> None:
     class Broken(Slow):
-        def answer(self, questions: Sequence[Question]) -> list[Answer | Exception]:
+        def answer(self, queries: Sequence[Query]) -> list[Answer | Exception]:
             raise RuntimeError("a secret in /home/me")
 
         def points(self) -> dict[str, Any]:
@@ -266,9 +266,25 @@ def test_metrics_count_what_happened(serve: Serve) -> None:
         client.request("PROPFIND", "/x" * 50)
         text = client.get("/metrics").text
     lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
-    assert lines['ccal_requests_total{method="POST",route="/api/search",status="200"}'] == "3"
-    assert lines['ccal_requests_total{method="GET",route="/api/item",status="404"}'] == "1"
-    assert lines['ccal_requests_total{method="OTHER",route="other",status="404"}'] == "1"
-    assert lines['ccal_request_seconds_count{route="/api/search"}'] == "3"
-    assert lines['ccal_items{modality="image"}'] == "75"
-    assert lines["ccal_batch_queries_count"] == "3"
+    assert float(lines['ccal_requests_total{method="POST",route="/api/search",status="200"}']) == 3
+    assert float(lines['ccal_requests_total{method="GET",route="/api/item",status="404"}']) == 1
+    assert float(lines['ccal_requests_total{method="OTHER",route="other",status="404"}']) == 1
+    assert float(lines['ccal_request_seconds_count{route="/api/search"}']) == 3
+    assert float(lines['ccal_items{modality="image"}']) == 75
+    assert float(lines["ccal_batch_queries_count"]) == 3
+
+
+def test_files_of_the_page_have_types_and_tags(client: httpx.Client) -> None:
+    for path, type in (
+        ("/", "text/html; charset=utf-8"),
+        ("/static/main.js", "text/javascript; charset=utf-8"),
+        ("/static/base.css", "text/css; charset=utf-8"),
+        ("/favicon.ico", "image/svg+xml"),
+    ):
+        found = client.get(path)
+        assert (found.status_code, found.headers["content-type"]) == (200, type)
+        again = client.get(path, headers={"if-none-match": found.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+        assert found.headers["cache-control"] == again.headers["cache-control"] == "no-cache"
+    problem(client.post("/static/main.js"), 405)
+    problem(client.get("/static/"), 404)

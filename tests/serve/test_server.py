@@ -21,7 +21,7 @@ import pytest
 
 from ccal.model import load
 from ccal.retrieval import Index
-from ccal.serve.hosts import is_loopback
+from ccal.serve.guard import is_loopback
 from tests.cli.conftest import environment, invoke
 from tests.serve.conftest import problem
 
@@ -142,7 +142,7 @@ def said(plain: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """What `ccal serve` says before it serves, in this process, which is quicker."""
     made: list[Any] = []
     monkeypatch.setattr(
-        "ccal.serve.running.run", lambda app, listener, started, over: made.append(started())
+        "ccal.serve.app.run", lambda app, listener, started, over: made.append(started())
     )
 
     def start(*arguments: object) -> str:
@@ -208,8 +208,8 @@ def test_what_cannot_be_served(plain: Path, tmp_path: Path) -> None:
         ([index, "--host", "203.0.113.7"], "Cannot listen"),
         ([index, "--token", "short"], "16 plain characters"),
         ([index, "--model", tmp_path / "gone"], "gone"),
-        ([index, "--max-k", "0"], "k must be greater than 0"),
-        ([index, "--max-batch", "0"], "queries must be greater than 0"),
+        ([index, "--max-k", "0"], "k must be a whole number of at least 1, got k=0"),
+        ([index, "--max-batch", "0"], "queries must be a whole number of at least 1"),
     ):
         outcome = invoke("serve", *arguments, "--port", "0")
         assert outcome.code == 2, outcome
@@ -263,3 +263,14 @@ def test_serving_is_not_imported_before_it_is_needed() -> None:
         [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
+
+
+def test_without_its_extra_the_import_says_what_to_install() -> None:
+    code = "import sys; sys.modules['fastapi'] = None; import ccal.serve"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False
+    )
+    last = done.stderr.splitlines()[-1]
+    assert last.endswith(
+        "Serving needs the package fastapi; install it with: pip install 'ccal[serve]'"
+    )

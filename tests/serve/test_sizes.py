@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ccal.serve.sizes import Sizes
+from ccal.serve.cached_reader import FileSizes
 from tests.cli.conftest import environment
 from tests.serve.conftest import open_collection
 from tests.serve.live import Live
@@ -20,7 +20,7 @@ from tests.serve.live import Live
 def test_only_what_shrinks_in_place_is_told(tmp_path: Path) -> None:
     for name in ("a.npy", "b.npy", "c.txt"):
         (tmp_path / name).write_bytes(bytes(100))
-    sizes = Sizes(tmp_path, lambda name: name.endswith(".npy"))
+    sizes = FileSizes(tmp_path, lambda name: name.endswith(".npy"))
     (tmp_path / "new").write_bytes(bytes(10))
     os.replace(tmp_path / "new", tmp_path / "a.npy")
     os.truncate(tmp_path / "c.txt", 1)

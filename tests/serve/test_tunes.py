@@ -106,7 +106,7 @@ def test_what_can_be_seen_and_heard(tunes: httpx.Client, library: TuneLibrary) -
     assert len(drawn["ids"]) == 8
     problem(tunes.get("/api/evaluation"), 404)
     assert tunes.get("/ready").status_code == 200
-    assert 'ccal_items{modality="sheet"} 4' in tunes.get("/metrics").text
+    assert 'ccal_items{modality="sheet"} 4.0' in tunes.get("/metrics").text
 
 
 def test_what_tunes_cannot_be_asked(tunes: httpx.Client) -> None:
@@ -138,7 +138,7 @@ def test_a_store_of_tunes_is_served_from_the_command_line(
     model.save(tmp_path / "model")
     served = []
     monkeypatch.setattr(
-        "ccal.serve.running.run", lambda app, listener, started, over: served.append(started())
+        "ccal.serve.app.run", lambda app, listener, started, over: served.append(started())
     )
     for location in (store.folder, library.folder):
         outcome = invoke("serve", location, "--model", tmp_path / "model", "--port", 0)
@@ -169,16 +169,16 @@ def test_tunes_are_not_read_any_more(
 
 def start(monkeypatch: pytest.MonkeyPatch, make: Callable[..., Any], over: Any) -> Outcome:
     """`ccal serve` without anything, whose tunes are made by `make`, until `over`."""
-    from ccal.serve import running
+    from ccal.serve import app as application
 
-    real = running.run
+    real = application.run
 
     def run(app: Any, listener: Any, started: Any, failed: Callable[[], bool]) -> None:
         port = listener.getsockname()[1]
         real(app, listener, started, lambda: failed() or over(port))
 
     monkeypatch.setattr("ccal.music.default.default_library", make)
-    monkeypatch.setattr("ccal.serve.running.run", run)
+    monkeypatch.setattr("ccal.serve.app.run", run)
     # In a thread of its own: in this one a browser of other tests may have a loop that runs.
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(invoke, "serve", "--port", "0", "--no-open").result()

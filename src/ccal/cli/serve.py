@@ -126,14 +126,10 @@ def command(
 
     `CCAL_TOKEN=new ccal serve photos.index --host 0.0.0.0`
     """
-    from ccal.optional import require
-
-    for package in ("fastapi", "uvicorn"):
-        require(package, extra="serve", purpose="Serving")
     from ccal.serve import Limits, create_app
-    from ccal.serve.hosts import is_loopback
-    from ccal.serve.late_collection import LateCollection
-    from ccal.serve.running import address, listen, run
+    from ccal.serve.app import address, listen, run
+    from ccal.serve.collection import PendingCollection
+    from ccal.serve.guard import is_loopback
 
     limits = Limits(
         upload_bytes=round(max_upload * 1e6),
@@ -146,7 +142,7 @@ def command(
     token = _checked(token)
     with listen(host, port) as listener:
         collection = _collection(location, model, media_root)
-        late = collection if isinstance(collection, LateCollection) else None
+        late = collection if isinstance(collection, PendingCollection) else None
         url = address(listener)
         if not is_loopback(host) and token is None:
             note(
@@ -220,7 +216,7 @@ def _tunes(location: Path, run: Path | None) -> Collection:
 def _own_tunes(run: Path | None) -> Collection:
     """The library that comes with ccal, which is rendered and embedded the first time."""
     from ccal.music.default import default_folder, default_library, default_model
-    from ccal.serve.late_collection import LateCollection, Report
+    from ccal.serve.collection import PendingCollection, Report
     from ccal.serve.tune_collection import TuneCollection
 
     model = open_model(run) if run else default_model()
@@ -244,7 +240,7 @@ def _own_tunes(run: Path | None) -> Collection:
         library = default_library(model, rendering=rendering, embedding=embedding)
         return TuneCollection(library, model, title="folk tunes", model_folder=run)
 
-    late = LateCollection(make, title="folk tunes", ready=lambda made: note(_summary(made)))
+    late = PendingCollection(make, title="folk tunes", ready=lambda made: note(_summary(made)))
     # It hands on what it does not know itself, which types cannot say.
     return cast("Collection", late)
 

@@ -1,36 +1,36 @@
-"""The application: a collection, its towers behind a batcher, and a guard before everything."""
+"""The application of a collection, and the server that runs it."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+import errno
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+import uvicorn
 from anyio.to_thread import run_sync
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 import ccal
-from ccal.serve.batching import Batcher
-from ccal.serve.collection import Answer, Collection, Question
-from ccal.serve.direct import Direct
-from ccal.serve.guard import BATCH, Guard
-from ccal.serve.hosts import Hosts
-from ccal.serve.judging import add_evaluation
-from ccal.serve.limits import Limits
+from ccal.errors import InputError
+from ccal.serve.collection import Collection
+from ccal.serve.guard import BATCH, Guard, Hosts, Limits
 from ccal.serve.metrics import Metrics
-from ccal.serve.page import add_page
 from ccal.serve.problems import add_handlers
 from ccal.serve.routes import add_routes
+from ccal.serve.search_routes import WORDS, FastPath, add_search_routes
 from ccal.serve.service import Service
-from ccal.serve.watching import add_watching
-from ccal.serve.words import WORDS, add_words
 
-__all__ = ["create_app"]
+__all__ = ["address", "create_app", "listen", "run"]
 
 _DESCRIPTION = """Search a collection of two modalities by words, by a file, or by one of its items.
 
 Errors are `application/problem+json`. With a token, send `Authorization: Bearer TOKEN`."""
+# A connection takes a file descriptor, and most systems allow a process about a thousand.
+_CONNECTIONS, _GRACE_SECONDS = 800, 5
 
 
 def create_app(
@@ -43,28 +43,21 @@ def create_app(
     """An ASGI application that serves a collection, and closes it when it ends.
 
     Args:
-        limits: on what is asked.
+        limits: of requests.
         token: everything but the page itself then needs `Authorization: Bearer TOKEN`.
-        hosts: names besides localhost and this machine's that requests may be meant for.
+        hosts: names of the server besides localhost and this machine's name.
     """
     limits, metrics = limits or Limits(), Metrics()
-    batcher: Batcher[Question, Answer] = Batcher(
-        collection.answer,
-        batch=limits.batch,
-        window=limits.window,
-        waiting=limits.waiting,
-        observe=metrics.batch,
-    )
-    service = Service(collection, batcher, limits, metrics, has_token=token is not None)
+    service = Service(collection, limits, metrics, has_token=token is not None)
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
         await run_sync(collection.warm)
         yield
-        batcher.close()
+        service.batcher.close()
         collection.close()
 
-    # The pages that FastAPI brings load scripts from elsewhere.
+    # FastAPI's own pages of documentation load scripts from elsewhere.
     app = FastAPI(
         title="ccal",
         version=ccal.__version__,
@@ -74,19 +67,14 @@ def create_app(
         lifespan=life,
     )
     add_handlers(app)
-    add_words(app, service)
+    add_search_routes(app, service)
     add_routes(app, service)
-    add_evaluation(app, service)
-    add_watching(app, service)
-    add_page(app)
-    _describe_limits(app, limits, token is not None)
-    direct = Direct(app, (WORDS, BATCH))
-    return Guard(direct, limits=limits, metrics=metrics, hosts=Hosts(hosts), token=token)
+    _describe_limits(app.openapi(), limits, token is not None)
+    return Guard(FastPath(app), limits=limits, metrics=metrics, hosts=Hosts(hosts), token=token)
 
 
-def _describe_limits(app: FastAPI, limits: Limits, has_token: bool) -> None:
+def _describe_limits(schema: dict[str, Any], limits: Limits, has_token: bool) -> None:
     """Put this server's own limits into its OpenAPI description."""
-    schema: dict[str, Any] = app.openapi()
     for path in (WORDS, BATCH):
         body = schema["paths"][path]["post"]["requestBody"]["content"]
         asked = body["application/json"]["schema"]["properties"]
@@ -104,3 +92,92 @@ def _describe_limits(app: FastAPI, limits: Limits, has_token: bool) -> None:
         schemes = {"token": {"type": "http", "scheme": "bearer"}}
         schema["components"]["securitySchemes"] = schemes
         schema["security"] = [{"token": []}]
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket bound to an address; port 0 takes any free port."""
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except (socket.gaierror, OverflowError, UnicodeError) as error:
+        raise InputError(f"{host} is no address to listen on ({error}).") from error
+    listener = socket.socket(family, kind, protocol)
+    try:
+        # After a server has stopped, its address is otherwise taken for a minute.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(place)
+        listener.listen()
+    except OSError as error:
+        listener.close()
+        raise InputError(_reason(error, host, port)) from error
+    return listener
+
+
+def _reason(error: OSError, host: str, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"Port {port} of {host} is taken; perhaps a server runs there already. Choose another "
+            "with --port, or --port 0 for any that is free."
+        )
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"Port {port} needs the rights of an administrator; choose one from 1024 up."
+    return f"Cannot listen on port {port} of {host}: {error.strerror}."
+
+
+def address(listener: socket.socket) -> str:
+    """The address of a listening socket, for a browser on this machine.
+
+    >>> with listen("127.0.0.1", 0) as one:
+    ...     address(one).startswith("http://127.0.0.1:")
+    True
+    """
+    host, port = listener.getsockname()[:2]
+    # A browser cannot open the address that stands for all of the machine's addresses.
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def run(
+    app: ASGIApp,
+    listener: socket.socket,
+    started: Callable[[], None],
+    over: Callable[[], bool] = lambda: False,
+) -> None:
+    """Serve until Ctrl-C, a signal, or until `over` is true; then finish requests under way.
+
+    `started` is called once the server answers, `over` several times a second.
+    """
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    config = uvicorn.Config(
+        app,
+        lifespan="on",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,  # no route uses the address of the client
+        server_header=False,
+        limit_concurrency=_CONNECTIONS,
+        timeout_keep_alive=10,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+    config.load()
+    # uvicorn raises Ctrl-C again after the server has stopped in good order.
+    with suppress(KeyboardInterrupt):
+        _Server(config, started, over).run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    def __init__(
+        self, config: uvicorn.Config, announce: Callable[[], None], over: Callable[[], bool]
+    ) -> None:
+        super().__init__(config)
+        self._announce, self._over = announce, over
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._announce()
+
+    async def on_tick(self, counter: int) -> bool:
+        return await super().on_tick(counter) or self._over()

@@ -11,48 +11,42 @@ from typing import Any, Generic, TypeVar
 
 from ccal.errors import CcalError
 
-__all__ = ["Batcher", "BusyError", "ClosedError"]
-
-Question = TypeVar("Question")
+Asked = TypeVar("Asked")
 Reply = TypeVar("Reply")
-_PATIENCE = 5
+_MOST_WINDOWS = 5
 
 
 class BusyError(CcalError):
-    """Too many queries wait already."""
+    """Too many queries wait already, or the server stops."""
 
 
-class ClosedError(CcalError):
-    """The server stops."""
+class Batcher(Generic[Asked, Reply]):
+    """One thread that answers all waiting queries as one batch, again and again.
 
-
-class Batcher(Generic[Question, Reply]):
-    """One thread that answers what has come in, as one batch, and again.
-
-    While a batch is worked on, the next one gathers. A query that finds the thread idle is answered
-    at once if the last batch had one only. If it had more, as many are likely on their way: they
-    are waited for until `window` seconds pass without another one, or five times that in all.
+    While the thread works on a batch, the next one gathers. A query that finds the thread idle is
+    answered at once if the last batch had one query. If it had more, as many are likely on their
+    way: the thread waits for them until `window` seconds pass without another query, and for five
+    times that in all.
 
     Args:
-        work: answers to a batch, in order; an exception in place of an answer is raised to the one
-            who asked.
+        work: answers a batch, in order; for an exception in place of an answer, see `ask`.
         batch: most queries of a batch.
-        waiting: with so many that wait, no more are taken.
+        waiting: number of waiting queries at which no more are taken.
         observe: called with the size of each batch and the seconds it took.
     """
 
     def __init__(
         self,
-        work: Callable[[Sequence[Question]], Sequence[Reply | Exception]],
+        work: Callable[[Sequence[Asked]], Sequence[Reply | Exception]],
         *,
         batch: int = 32,
         window: float = 0.002,
         waiting: int = 256,
-        observe: Callable[[int, float], None] | None = None,
+        observe: Callable[[int, float], None] = lambda size, seconds: None,
     ) -> None:
         self._work, self._batch, self._window = work, batch, window
         self._most, self._observe = waiting, observe
-        self._queue: deque[tuple[Question, asyncio.Future[Reply]]] = deque()
+        self._queue: deque[tuple[Asked, asyncio.Future[Reply]]] = deque()
         self._changed = threading.Condition()
         self._wanted = 1
         self._closed = False
@@ -61,7 +55,7 @@ class Batcher(Generic[Question, Reply]):
 
     @property
     def waiting(self) -> int:
-        """Queries that no batch has taken yet."""
+        """Number of queries that no batch has taken yet."""
         return len(self._queue)
 
     @property
@@ -69,27 +63,29 @@ class Batcher(Generic[Question, Reply]):
         """Whether queries are being answered."""
         return self._thread.is_alive() and not self._closed
 
-    async def ask(self, questions: Sequence[Question]) -> list[Reply | Exception]:
-        """The answers, an exception where there is none; `BusyError` if too many wait."""
+    async def ask(self, asked: Sequence[Asked]) -> list[Reply | Exception]:
+        """Replies in order, an exception where a query failed; `BusyError` if too many wait."""
         loop = asyncio.get_running_loop()
-        futures: list[asyncio.Future[Reply]] = [loop.create_future() for _ in questions]
+        futures: list[asyncio.Future[Reply]] = [loop.create_future() for _ in asked]
         with self._changed:
             if self._closed:
-                raise ClosedError("The server stops.")
+                raise BusyError("The server stops.")
             if len(self._queue) >= self._most:
                 raise BusyError(f"{self._most} queries wait already; try again soon.")
-            self._queue.extend(zip(questions, futures, strict=True))
-            # Woken for each query, the thread would take turns with this one all the time.
+            self._queue.extend(zip(asked, futures, strict=True))
+            # If it woke for each query, the thread would take turns with this one all the time.
             if len(self._queue) >= self._wanted:
                 self._changed.notify()
-        if len(futures) > 1:
-            found: list[Any] = await asyncio.gather(*futures, return_exceptions=True)
-            return found
-        # What most ask need not be gathered.
-        return [await _reply(future) for future in futures]
+        if len(futures) == 1:  # by far the most frequent case, and gather is slow
+            try:
+                return [await futures[0]]
+            except Exception as error:
+                return [error]
+        found: list[Any] = await asyncio.gather(*futures, return_exceptions=True)
+        return found
 
     def close(self) -> None:
-        """Answer what waits, then stop."""
+        """Answer all waiting queries, then stop."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -98,25 +94,24 @@ class Batcher(Generic[Question, Reply]):
     def _run(self) -> None:
         last = 0
         while batch := self._next(last):
-            # Nobody waits for those any more: the time was up, or the client went away.
-            batch = [(question, future) for question, future in batch if not future.cancelled()]
+            # A future is cancelled if the time is up, or the client has gone.
+            batch = [(asked, future) for asked, future in batch if not future.cancelled()]
             last = len(batch)
             if not batch:
                 continue
             started = time.perf_counter()
             try:
-                replies = self._work([question for question, _ in batch])
+                replies = self._work([asked for asked, _ in batch])
             except Exception as error:
                 replies = [error] * len(batch)
-            if self._observe is not None:
-                self._observe(len(batch), time.perf_counter() - started)
+            self._observe(len(batch), time.perf_counter() - started)
             _deliver([future for _, future in batch], replies)
 
-    def _next(self, last: int) -> list[tuple[Question, asyncio.Future[Reply]]]:
-        """The next batch, after one of `last` queries; none at the end."""
+    def _next(self, last: int) -> list[tuple[Asked, asyncio.Future[Reply]]]:
+        """The next batch, after one of `last` queries; empty if the batcher is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._closed)
-            end, seen = time.monotonic() + _PATIENCE * self._window, 0
+            end, seen = time.monotonic() + _MOST_WINDOWS * self._window, 0
             self._wanted = min(last, self._batch)
             while seen < len(self._queue) < self._wanted and not self._closed:
                 if time.monotonic() >= end:
@@ -127,23 +122,15 @@ class Batcher(Generic[Question, Reply]):
             return [self._queue.popleft() for _ in range(min(self._batch, len(self._queue)))]
 
 
-async def _reply(future: asyncio.Future[Any]) -> Any:
-    """The result, or the exception in its place."""
-    try:
-        return await future
-    except Exception as error:
-        return error
-
-
 def _deliver(futures: list[asyncio.Future[Reply]], replies: Sequence[Reply | Exception]) -> None:
-    """Hand over all replies of a loop in one go: waking it up once is cheaper than each time."""
+    """Hand all replies to their event loop in one call: to wake it once is cheaper."""
     by_loop: dict[asyncio.AbstractEventLoop, list[Any]] = {}
     for future, reply in zip(futures, replies, strict=True):
         by_loop.setdefault(future.get_loop(), []).append((future, reply))
     for loop, pairs in by_loop.items():
         try:
             loop.call_soon_threadsafe(_settle, pairs)
-        except RuntimeError:  # the loop is gone, and with it all who waited
+        except RuntimeError:  # the loop is closed, and nobody waits
             continue
 
 

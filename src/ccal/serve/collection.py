@@ -1,46 +1,70 @@
-"""What can be served: an index or a library of tunes, behind one set of questions."""
+"""What the server asks of a collection: an index, or a library of tunes.
+
+A `Query` goes in. `Collection.resolve` checks it and fills in its modalities; `Collection.answer`
+takes a batch of checked queries. An `Answer` is a list of entries: a `Card`, the item as people see
+it, with a score. `PendingCollection` stands in for a collection that is still being built.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, BinaryIO, NamedTuple, Protocol
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
+from urllib.parse import quote
 
 from ccal.errors import CcalError, InputError
-from ccal.serve.card import Card
-from ccal.serve.evaluation import Evaluation
 
-__all__ = [
-    "Answer",
-    "Collection",
-    "Entry",
-    "Media",
-    "NotReadyError",
-    "Query",
-    "Question",
-    "UnknownItemError",
-]
+if TYPE_CHECKING:
+    from ccal.serve.evaluation import Evaluation
 
+_MEDIA = ("image", "thumbnail", "audio", "staff")
+_FIELDS = ("id", "modality", "kind", "title", "text", "metadata")
+_JOIN_SECONDS = 10.0
 
-class NotReadyError(CcalError):
-    """The collection is still being made; `done` of `total` says how far it is, 0 of 0 nothing."""
+encode = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")
+).encode
+"""Plain values as JSON; NaN, which JSON lacks, raises `ValueError`."""
 
-    def __init__(self, what: str, done: int = 0, total: int = 0) -> None:
-        how_far = f", {done:,} of {total:,}" if total else ""
-        super().__init__(f"Getting ready: {what}{how_far}.")
-        self.done, self.total = done, total
+Report = Callable[[str, int, int], None]
+"""Receives the name of a step, how much of it is done, and how much there is to do."""
 
 
 class UnknownItemError(InputError):
     """There is no such item, or it has nothing of this kind to show."""
 
 
+class NotReadyError(CcalError):
+    """The collection is still being built: `done` of `total`, both 0 if that is not known."""
+
+    def __init__(self, what: str, done: int = 0, total: int = 0) -> None:
+        progress = f", {done:,} of {total:,}" if total else ""
+        super().__init__(f"Getting ready: {what}{progress}.")
+        self.done, self.total = done, total
+
+
+class CutShortError(CcalError):
+    """A file became shorter while it was served; the message has its name without its folder."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(f"Cut short while it was served: {', '.join(names)}. Restart the server.")
+
+
 @dataclass(frozen=True)
 class Query:
     """What somebody looks for.
 
-    `kind` is text, image, sheet, audio or item, `data` the words, the decoded picture, samples with
-    their rate, or the id; `to` the modality to search in, if it matters.
+    Args:
+        kind: text, image, sheet, audio or item.
+        data: the words, the decoded picture, samples with their rate, or the id of the item.
+        to: modality to search in; `Collection.resolve` chooses one if it is None.
+        k: number of results.
+        where: conditions on metadata.
+        explain: whether results say why they match.
+        modality: of the query itself; `Collection.resolve` fills it in.
     """
 
     kind: str
@@ -49,23 +73,35 @@ class Query:
     k: int = 10
     where: Mapping[str, Any] | None = None
     explain: bool = False
+    modality: str = ""
 
 
 @dataclass(frozen=True)
-class Question:
-    """A query that was checked, on its way to a batch: its modality, and the one to search in."""
+class Card:
+    """An item as the page shows it; `media` are the kinds of media that it has."""
 
-    kind: str
+    id: str
     modality: str
-    data: Any
-    within: str
-    k: int
-    where: Mapping[str, Any] = field(default_factory=dict)
-    explain: bool = False
+    kind: str
+    title: str
+    metadata: Mapping[str, Any]
+    text: str | None = None
+    media: Sequence[str] = ()
+
+    @cached_property
+    def opening(self) -> str:
+        """The item's part of its JSON, rendered once; score and reasons follow in each answer.
+
+        >>> Card("1", "image", "image", "a dog", {}).opening[:40]
+        '{"id":"1","modality":"image","kind":"ima'
+        """
+        id = quote(self.id, safe="")
+        media = {name: f"/media/{name}?id={id}" if name in self.media else None for name in _MEDIA}
+        return encode({**{name: getattr(self, name) for name in _FIELDS}, "media": media})[:-1]
 
 
 class Entry(NamedTuple):
-    """An item that was found with a score, or just looked at. A tuple, since searches make many."""
+    """An item in an answer. A tuple, since searches make many."""
 
     card: Card
     score: float | None = None
@@ -75,9 +111,9 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Answer:
-    """What was found; `words` have their weights if the question was words to be explained."""
+    """Results of a query, the best first; `words` are its words with weights if it is explained."""
 
-    question: Question
+    query: Query
     results: Sequence[Entry]
     words: Sequence[Mapping[str, Any]] | None = None
     item: Entry | None = None
@@ -85,20 +121,20 @@ class Answer:
 
 @dataclass(frozen=True)
 class Media:
-    """A picture or a sound to send, as bytes or as an open file."""
+    """A picture or a sound, as bytes or as an open file."""
 
     content: bytes | BinaryIO
     type: str
 
 
 class Collection(Protocol):
-    """Items of two modalities that are asked for, looked at and listened to. Threads share it."""
+    """Items of two modalities to search, look at and listen to. Threads share it."""
 
     kind: str
     title: str
 
     def counts(self) -> dict[str, int]:
-        """Items of each modality."""
+        """Number of items of each modality."""
         ...
 
     def check(self) -> None:
@@ -110,29 +146,29 @@ class Collection(Protocol):
         ...
 
     def queries(self) -> Mapping[str, str]:
-        """Kinds of queries (text, image, sheet, audio), each with the modality it is of."""
+        """Kinds of queries (text, image, sheet, audio), each with its modality."""
         ...
 
-    def ask(self, query: Query) -> Question:
-        """A question, checked: what cannot be answered is refused here."""
+    def resolve(self, query: Query) -> Query:
+        """The query with `modality` and `to`; raises `InputError` if it cannot be answered."""
         ...
 
-    def answer(self, questions: Sequence[Question]) -> list[Answer | Exception]:
-        """Answers to a batch, in order; one that fails does not spoil the others."""
+    def answer(self, queries: Sequence[Query]) -> list[Answer | Exception]:
+        """Answers to a batch in order; a query that fails has its exception in place of one."""
         ...
 
     def entries(
         self, modality: str | None, contains: str | None, offset: int, limit: int
     ) -> tuple[int, list[Entry]]:
-        """How many items have all words of `contains` in their names, and some of them in order."""
+        """The number of items whose names have all words of `contains`, and a page of them."""
         ...
 
     def entry(self, id: str) -> Entry:
-        """One item; `UnknownItemError` if there is none."""
+        """One item, or `UnknownItemError`."""
         ...
 
     def media(self, kind: str, id: str) -> Media:
-        """Image, thumbnail, audio or staff of an item; `UnknownItemError` if it has none."""
+        """Image, thumbnail, audio or staff of an item, or `UnknownItemError`."""
         ...
 
     def points(self) -> dict[str, Any]:
@@ -140,13 +176,92 @@ class Collection(Protocol):
         ...
 
     def evaluation(self) -> Evaluation | None:
-        """What is known of the model's quality."""
+        """The measured quality of the model, if its run is known."""
         ...
 
     def warm(self) -> None:
-        """Run everything once, so that the first who asks does not wait."""
+        """Run everything once, so that the first query is not slow."""
         ...
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
         ...
+
+
+class _StopError(Exception):
+    """The server stops, so that the collection is not needed any more."""
+
+
+class PendingCollection:
+    """Stands in for a collection while a thread builds it; every call raises `NotReadyError`.
+
+    Args:
+        make: builds the collection, and reports its progress.
+        title: of the collection.
+        ready: called with the collection, in the thread.
+
+    >>> pending = PendingCollection(lambda report: None, title="folk tunes")
+    >>> try:
+    ...     pending.check()
+    ... except NotReadyError as error:
+    ...     print(error)
+    Getting ready: loading.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Report], Collection],
+        *,
+        title: str,
+        ready: Callable[[Collection], None] = lambda _: None,
+    ) -> None:
+        self.title = title
+        self.error: Exception | None = None  # why building failed
+        self._make, self._ready = make, ready
+        self._made: Collection | None = None
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="ccal-building", daemon=True)
+        self._state = ("loading", 0, 0)
+
+    def warm(self) -> None:
+        """Start the thread; the server answers meanwhile."""
+        self._thread.start()
+
+    def answer(self, queries: Sequence[Query]) -> list[Answer | Exception]:
+        """Answers in order."""
+        return self._real().answer(queries)
+
+    def close(self) -> None:
+        """Stop building, or close the collection."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join(_JOIN_SECONDS)
+        if self._made is not None:
+            self._made.close()
+
+    # All other methods of a collection.
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real(), name)
+
+    def _real(self) -> Collection:
+        if self._made is None:
+            raise NotReadyError(*self._state)
+        return self._made
+
+    def _report(self, what: str, done: int, total: int) -> None:
+        if self._stopped.is_set():
+            raise _StopError
+        self._state = (what, done, total)
+
+    def _run(self) -> None:
+        try:
+            made = self._make(self._report)
+            self._report("loading", 0, 0)
+            made.warm()
+        except _StopError:
+            return
+        except Exception as error:
+            self.error = error
+            return
+        self._made = made
+        self._ready(made)

@@ -1,28 +1,36 @@
-"""Items and models in words, for people who look at them."""
+"""Items, models and scores for people: cards, parts of a model, reasons for a match, the map."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import unicodedata
+from collections.abc import Callable, Sequence
 from os.path import basename, splitext
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+import torch
+
+from ccal.cca import CCALayer
 from ccal.encoders import front_end_config, tower_config
 from ccal.errors import CcalError
 from ccal.features.scan import SUFFIXES
 from ccal.model import DualEncoder
 from ccal.retrieval import Hit, Item
-from ccal.serve.card import Card
+from ccal.retrieval.backends.base import Vectors
+from ccal.serve.collection import Card
 
-__all__ = ["card_of", "describe_model", "has_words", "kind_of", "short"]
+POINTS = 5000
+"""Most points of a map: more cannot be told apart."""
 
 _SOUNDS = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3")
 _NAMES = ("title", "name", "caption", "text")
 _MEDIA = {"image": ("image", "thumbnail"), "audio": ("audio",)}
+_DIMENSIONS, _WORDS = 8, 40
 
 
 def kind_of(item: Item | Hit) -> str:
-    """How an item can be shown: as an image, a sound, a text, or by its name alone.
+    """How an item is shown: as an image, a sound, a text, or by its name alone.
 
     >>> kind_of(Item("1", "photo", {}, "a/B.JPG")), kind_of(Item("2", "x", {"text": "a dog"}))
     ('image', 'text')
@@ -36,25 +44,38 @@ def kind_of(item: Item | Hit) -> str:
 
 
 def card_of(item: Item | Hit, kind: str) -> Card:
-    """An item with a title, its text if it has one, and what can be seen or heard of it."""
-    about = item.metadata
-    text = about.get("text")
-    title = _named(about) or basename(item.file or item.id) or item.id
-    return Card(
-        item.id,
-        item.modality,
-        kind,
-        short(title, 200),
-        about,
-        text if isinstance(text, str) else None,
-        _MEDIA.get(kind_of(item), ()) if item.file else (),
-    )
+    """An item with its title, its text and its media."""
+    text = item.metadata.get("text")
+    named = (item.metadata.get(key) for key in _NAMES)
+    names = [name for name in named if isinstance(name, str) and name.strip()]
+    title = names[0] if names else basename(item.file or item.id) or item.id
+    media = _MEDIA.get(kind_of(item), ()) if item.file else ()
+    text = text if isinstance(text, str) else None
+    return Card(item.id, item.modality, kind, short(title, 200), item.metadata, text, media)
+
+
+def short(text: str, length: int) -> str:
+    """A text cut to a length.
+
+    >>> short("two dogs run", 8)
+    'two dog…'
+    """
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def has_words(name: str, words: str) -> bool:
+    """Whether a casefolded name contains all words.
+
+    >>> has_words("the stack of barley", "Barley stack"), has_words("the swan", "barley")
+    (True, False)
+    """
+    return all(word in name for word in words.casefold().split())
 
 
 def describe_model(
     model: DualEncoder, fingerprint: str, folder: str | Path | None
 ) -> dict[str, Any]:
-    """What a model is made of, as plain values; the name of its folder, but not the way there."""
+    """The parts of a model as plain values; of its folder the name alone."""
     return {
         "name": None if folder is None else Path(folder).name,
         "modalities": list(model.modalities),
@@ -70,36 +91,119 @@ def describe_model(
     }
 
 
-def short(text: str, length: int) -> str:
-    """A text cut to a length.
-
-    >>> short("two dogs run", 8)
-    'two dog…'
-    """
-    return text if len(text) <= length else text[: length - 1] + "…"
-
-
-def has_words(name: str, words: str) -> bool:
-    """Whether all words stand somewhere in a name that is casefolded.
-
-    >>> has_words("the stack of barley", "Barley stack"), has_words("the swan", "barley")
-    (True, False)
-    """
-    return all(word in name for word in words.casefold().split())
-
-
-def _named(about: Mapping[str, Any]) -> str | None:
-    """What somebody called an item."""
-    for key in _NAMES:
-        name = about.get(key)
-        if isinstance(name, str) and name.strip():
-            return name
-    return None
-
-
-def _type(config: Any, part: Any) -> str:
-    """The registered name of a tower or front end, or that of its class."""
+def _type(config: Callable[[Any], dict[str, Any]], part: Any) -> str:
+    """The registered name of a tower or front end, or the name of its class."""
     try:
         return str(config(part)["type"])
     except CcalError:
         return type(part).__name__
+
+
+class Word(NamedTuple):
+    """A word of a query: characters `start` to before `end`, in the model's vocabulary or not."""
+
+    word: str
+    start: int
+    end: int
+    known: bool
+
+
+def split_words(text: str, knows: Callable[[str], bool]) -> list[Word]:
+    """The words of a text with their positions.
+
+    >>> split_words("Zwei dogs", "dogs".__eq__)[1]
+    Word(word='dogs', start=5, end=9, known=True)
+    """
+    words, start = [], None
+    for position, char in enumerate(text + " "):
+        inside = unicodedata.category(char)[0] in "LMN" or (
+            # An apostrophe between letters is part of the word.
+            char in "'’" and start is not None and text[position + 1 : position + 2].isalnum()
+        )
+        if inside and start is None:
+            start = position
+        elif not inside and start is not None:
+            word = text[start:position]
+            words.append(Word(word, start, position, knows(word)))
+            start = None
+    return words
+
+
+def leave_one_out(text: str, words: Sequence[Word]) -> list[str]:
+    """The text without its first word, without its second, and so on for the first 40 words."""
+    return [text[: word.start] + text[word.end :] for word in words[:_WORDS]]
+
+
+def word_weights(words: Sequence[Word], losses: Sequence[float]) -> list[dict[str, Any]]:
+    """Words with what the score loses without them; None beyond the first 40."""
+    weights = [*losses, *[None] * (len(words) - len(losses))]
+    return [
+        {**word._asdict(), "weight": weight} for word, weight in zip(words, weights, strict=True)
+    ]
+
+
+def contributions(model: DualEncoder, query: Vectors, found: Vectors) -> list[dict[str, Any]]:
+    """How each dimension contributes to the cosines of a query (d,) with vectors (n, d).
+
+    The products of two unit vectors, dimension by dimension, sum to their cosine. The eight largest
+    are named, the others summed. The last four columns are those of the hub correction, if any.
+    """
+    products = found.astype(np.float64) * query.astype(np.float64)
+    canonical = products.shape[1] - (4 if model.hubs is not None else 0)
+    correlations: list[float] = []
+    if isinstance(model.projection, CCALayer):
+        correlations = model.projection.correlations.tolist()
+    explained = []
+    for row in products:
+        leading = np.argsort(-np.abs(row[:canonical]), kind="stable")[:_DIMENSIONS].tolist()
+        named = [
+            {
+                "dimension": dimension + 1,
+                "contribution": float(row[dimension]),
+                "correlation": correlations[dimension]
+                if correlations and np.isfinite(correlations[dimension])
+                else None,
+            }
+            for dimension in leading
+        ]
+        rest = float(row[:canonical].sum() - row[leading].sum())
+        correction = float(row[canonical:].sum()) if model.hubs is not None else None
+        explained.append(
+            {"dimensions": named, "rest": rest, "correction": correction, "words": None}
+        )
+    return explained
+
+
+def evenly(count: int, most: int) -> list[int]:
+    """At most `most` of the numbers 0 to `count` - 1, evenly spaced.
+
+    >>> evenly(10, 3)
+    [0, 4, 9]
+    """
+    numbers: list[int] = np.linspace(0, count - 1, min(count, most)).astype(np.int64).tolist()
+    return numbers
+
+
+def plane(vectors: Vectors, groups: Sequence[str]) -> dict[str, Any]:
+    """Coordinates x and y of vectors (n, d) within -1 and 1, by principal components.
+
+    Each group (n,) is centred by itself: modalities lie somewhat apart, and otherwise the first
+    component would only separate them. `explained` are shares of the variance.
+
+    >>> plane(np.float32([[0, 0], [2, 0], [4, 1]]), ["a"] * 3)["explained"][0] > 0.9
+    True
+    """
+    rows = torch.from_numpy(np.asarray(vectors, np.float64))
+    for name in set(groups):
+        members = torch.tensor([group == name for group in groups])
+        rows[members] -= rows[members].mean(0)
+    _, sizes, directions = torch.linalg.svd(rows, full_matrices=False)
+    directions = directions[:2]
+    # The sign of a component is arbitrary; the largest entry becomes positive, so that maps repeat.
+    signs = directions.gather(1, directions.abs().argmax(1, keepdim=True)).sign()
+    points = torch.zeros(len(rows), 2, dtype=torch.float64)
+    points[:, : len(directions)] = rows @ (directions * signs).mT
+    points /= points.abs().max().clamp_min(1e-12)
+    shares = sizes.square() / sizes.square().sum().clamp_min(1e-12)
+    x, y = ([round(value, 4) for value in column] for column in points.T.tolist())
+    return {"x": x, "y": y, "explained": shares[:2].tolist()}

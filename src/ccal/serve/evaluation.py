@@ -1,4 +1,4 @@
-"""How good the model is: what its run has found out, with plots."""
+"""The measured quality of a model: the evaluation of its run, with plots and report."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any
 
 from ccal.errors import InputError
 from ccal.runs import Run
-
-__all__ = ["Evaluation", "find_run"]
 
 _PLOTS = {
     "ranks": (
@@ -34,13 +32,13 @@ _TYPES = {"svg": "image/svg+xml", "png": "image/png"}
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The folder of a run that has finished, and its measures."""
+    """The folder of a finished run, and its measures."""
 
     folder: Path
     measures: dict[str, Any]
 
     def as_dict(self) -> dict[str, Any]:
-        """Measures of both directions, facts, and which plots there are."""
+        """Measures of both directions, facts, and the plots that exist."""
         known = self.measures
         return {
             "part": known.get("part"),
@@ -57,7 +55,7 @@ class Evaluation:
         }
 
     def plot(self, name: str, kind: str, dark: bool) -> tuple[bytes, str] | None:
-        """A plot as SVG or PNG with its type; None if there is none of this name."""
+        """A plot as SVG or PNG with its type, or None."""
         if name not in _PLOTS or kind not in _TYPES:
             return None
         try:
@@ -67,7 +65,7 @@ class Evaluation:
         return (_darkened(content) if dark and kind == "svg" else content), _TYPES[kind]
 
     def report(self) -> bytes | None:
-        """The run's page, if there is one."""
+        """The report of the run, or None."""
         try:
             return (self.folder / "report.html").read_bytes()
         except OSError:
@@ -78,7 +76,7 @@ class Evaluation:
 
 
 def find_run(model_folder: str | Path | None) -> Evaluation | None:
-    """The evaluation of the run that a model belongs to, be it the run's folder or its model's."""
+    """The evaluation of a model's run; `model_folder` is the folder of the run or of its model."""
     if model_folder is None:
         return None
     for folder in (Path(model_folder), Path(model_folder).parent):
@@ -90,7 +88,7 @@ def find_run(model_folder: str | Path | None) -> Evaluation | None:
 
 
 def _direction(found: dict[str, Any]) -> dict[str, Any]:
-    """One direction: its measures, and their intervals if they were computed."""
+    """One direction: its measures, and their intervals if there are any."""
     low, high = found.get("low") or {}, found.get("high") or {}
     measures = {k: v for k, v in found.items() if isinstance(v, int | float) and k not in _ABOUT}
     return {
@@ -101,7 +99,7 @@ def _direction(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _named(fact: str) -> str:
-    """Paths become names: where files lie is nobody's business.
+    """Names in place of paths, so that the page does not tell where files lie.
 
     >>> _named("/home/me/a.npy, b/c.npy"), _named("8 train, 2/3 valid")
     ('a.npy, c.npy', '8 train, 2/3 valid')
@@ -110,7 +108,7 @@ def _named(fact: str) -> str:
 
 
 def _darkened(svg: bytes) -> bytes:
-    """The drawing in the colours that reports have on a dark page."""
+    """The plot in the colours of a dark page."""
     from ccal.reports.style import DARK
 
     for light, dark in DARK.items():

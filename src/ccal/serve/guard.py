@@ -1,25 +1,45 @@
-"""What stands before the application: who may ask, how much, how long, and with which headers."""
+"""The guard: ASGI middleware that every request passes before the application sees it.
+
+A server on someone's own machine can be reached by every web page that its owner visits, so the
+guard trusts no request. In this order it checks
+- the Host header: a foreign page can make its own name point to this machine (DNS rebinding), and
+  its requests then carry that name. Numeric addresses cannot be made to point elsewhere and pass,
+  which Starlette's `TrustedHostMiddleware` cannot express;
+- the Origin and Sec-Fetch headers: pages of other sites can send requests, though not read answers;
+- the token, if there is one, for everything but the page itself;
+- the size of the body, by its header and again while it comes in; and the time.
+
+It adds the security headers to every answer, turns every exception into a problem, and counts
+requests. It is plain ASGI and one layer, because every layer adds to the time of every request, and
+a search of a small index takes no longer than the framework around it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
 import logging
+import socket
 import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ccal.serve.hosts import Hosts
-from ccal.serve.limits import Limits
+from ccal.bounds import Number, Whole, check_all
 from ccal.serve.metrics import Metrics
-from ccal.serve.problems import PROBLEM, ProblemError, problem_bytes, problem_of
+from ccal.serve.problems import PROBLEM, ProblemError, problem_of
 
-__all__ = ["BATCH", "UPLOAD", "Guard"]
+__all__ = ["BATCH", "UPLOAD", "Guard", "Hosts", "Limits", "is_loopback"]
 
 UPLOAD, BATCH = "/api/search/file", "/api/search/batch"
+# A character of a text takes at most 12 bytes: two escapes as in "\ud83d\ude00".
 _JSON_BYTES, _ESCAPED = 64 * 1024, 12
-_Headers = dict[bytes, bytes]
 _PROTECTED = ("/api/", "/media/", "/metrics")
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -35,18 +55,102 @@ _HEADERS = {
 }
 _RAW = [(name.lower().encode(), value.encode()) for name, value in _HEADERS.items()]
 _NAMES = frozenset(name for name, _ in _RAW)
-# A client that still sends would see a broken connection in place of the answer.
 _DRAIN_SECONDS = 5.0
 _LONG_BYTES, _LONG_SECONDS = 64 * 1024, 600.0
 _log = logging.getLogger("ccal.serve")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of requests, and of the work that may wait.
+
+    Args:
+        upload_bytes: size of a file that is sent.
+        seconds: length of the sound in it.
+        pixels: of the picture in it, checked before it is decoded.
+        k: results of one search.
+        text: characters of a query in words.
+        queries: in words, of one request.
+        batch: queries that go through the towers together.
+        window: seconds without a new query after which a batch starts.
+        waiting: queries that wait; requests beyond that are answered with 503.
+        decoding: files that are decoded at the same time.
+        timeout: seconds until a request is given up.
+
+    >>> Limits(k=20).k
+    20
+    """
+
+    upload_bytes: int = 20 * 2**20
+    seconds: float = 120.0
+    pixels: int = 50_000_000
+    k: int = 100
+    text: int = 2000
+    queries: int = 128
+    batch: int = 32
+    window: float = 0.002
+    waiting: int = 256
+    decoding: int = 4
+    timeout: float = 30.0
+
+    def __post_init__(self) -> None:
+        whole = ("upload_bytes", "pixels", "k", "text", "queries", "batch", "waiting", "decoding")
+        above_zero = Number(above=0)
+        check_all(
+            {
+                **dict.fromkeys(whole, Whole(at_least=1)),
+                "seconds": above_zero,
+                "window": Number(at_least=0),
+                "timeout": above_zero,
+            },
+            asdict(self),
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a server that listens on `host` can be reached from this machine alone.
+
+    >>> is_loopback("localhost"), is_loopback("::1"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class Hosts:
+    """Names of the server: localhost, this machine's name, `names`, and every numeric address.
+
+    >>> hosts = Hosts(["photos.example"])
+    >>> [hosts.allow(name) for name in ("127.0.0.1:8000", "[::1]", "PHOTOS.example", "evil.test")]
+    [True, True, True, False]
+    """
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        given = {"localhost", socket.gethostname(), *names}
+        self._names = frozenset(name.lower().rstrip(".") for name in given)
+        self.allow = lru_cache(maxsize=64)(self._allow)
+
+    def _allow(self, header: str) -> bool:
+        """Whether a Host header names this server, at whatever port."""
+        try:
+            name = urlsplit(f"//{header}").hostname or ""
+        except ValueError:
+            return False
+        try:
+            ip_address(name)
+        except ValueError:
+            return name.rstrip(".") in self._names
+        return True
 
 
 class Guard:
     """ASGI middleware around everything.
 
     Args:
-        token: what `Authorization: Bearer` must bring for everything but the page itself.
-        hosts: names that requests may be meant for.
+        token: the token of `Authorization: Bearer` that everything but the page needs.
+        hosts: names under which the server may be asked.
     """
 
     def __init__(
@@ -56,35 +160,33 @@ class Guard:
         self._token = None if token is None else token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or pass on that the server starts and ends."""
+        """Answer one request, or pass on that the server starts or stops."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
-        self._metrics.running += 1
-        exchange = _Exchange(receive, send, self._most(scope["path"]))
+        exchange = _Exchange(receive, send, self._most_bytes(scope["path"]))
         try:
-            await self._handle(scope, exchange)
+            with self._metrics.running.track_inprogress():
+                await self._handle(scope, exchange)
         finally:
-            self._metrics.running -= 1
             route = getattr(scope.get("route"), "path", "other")
             seconds = time.perf_counter() - exchange.started
-            # Other methods than these are invented by whoever asks.
+            # Clients may invent any other method, and each would be a series of its own.
             method = scope["method"] if scope["method"] in ("GET", "HEAD", "POST") else "OTHER"
             self._metrics.request(method, route, exchange.status, seconds)
 
-    def _most(self, path: str) -> int:
+    def _most_bytes(self, path: str) -> int:
         if path == BATCH:
-            # Whatever the limits on texts allow, however its characters are escaped.
             return _JSON_BYTES + _ESCAPED * self._limits.text * self._limits.queries
         return self._limits.upload_bytes if path == UPLOAD else _JSON_BYTES
 
     async def _handle(self, scope: Scope, exchange: _Exchange) -> None:
         try:
-            # The first of a name counts.
+            # Of several headers of one name the first counts.
             headers = dict(reversed(scope["headers"]))
             self._admit(scope["path"], headers)
-            exchange.check_length(headers)
+            exchange.check_length(headers.get(b"content-length", b"0"))
             async with asyncio.timeout(self._limits.timeout) as deadline:
                 exchange.deadline = deadline
                 await self._app(scope, exchange.receive, exchange.send)
@@ -93,21 +195,19 @@ class Guard:
             late = f"No answer within {self._limits.timeout:g} seconds."
             await exchange.refuse(ProblemError(status, late))
         except ClientDisconnect:
-            return  # Nobody is there to be answered.
+            return
         except Exception as error:
             problem = problem_of(error)
-            # A mistake of ours: the log has it, the answer does not.
             if problem.status == 500:
                 _log.exception("%s %s failed", scope["method"], scope["path"])
             await exchange.refuse(problem)
 
-    def _admit(self, path: str, headers: _Headers) -> None:
+    def _admit(self, path: str, headers: dict[bytes, bytes]) -> None:
         host = headers.get(b"host", b"").decode("latin-1")
         if not self._hosts.allow(host):
             raise ProblemError(
                 421, f"This server does not answer for {host[:100]!r}; see --allow-host."
             )
-        # Pages of other sites can send requests here, too, though not read the answers.
         origin = headers.get(b"origin")
         site, mode = headers.get(b"sec-fetch-site"), headers.get(b"sec-fetch-mode")
         foreign = origin is not None and origin.decode("latin-1").partition("://")[2] != host
@@ -122,7 +222,7 @@ class Guard:
 
 
 class _Exchange:
-    """One request and its answer: bytes are counted, headers added, the status remembered."""
+    """One request and its answer: counts the bytes, adds the headers, remembers the status."""
 
     def __init__(self, receive: Receive, send: Send, most: int) -> None:
         self._receive, self._send, self._most = receive, send, most
@@ -130,14 +230,13 @@ class _Exchange:
         self._read, self._begun, self.reading = 0, False, True
         self.deadline: asyncio.Timeout | None = None
 
-    def check_length(self, headers: _Headers) -> None:
-        """Refuse what says itself that it is too long."""
-        length = headers.get(b"content-length", b"0")
+    def check_length(self, length: bytes) -> None:
+        """Refuse a body whose header Content-Length is too large."""
         if not length.isdigit() or int(length) > self._most:
             raise self._too_long()
 
     async def receive(self) -> Message:
-        """The next part of the body; what is too long is refused while it comes in."""
+        """The next part of the body, unless the body becomes too long."""
         message = await self._receive()
         if message["type"] == "http.request":
             self._read += len(message.get("body", b""))
@@ -147,50 +246,41 @@ class _Exchange:
         return message
 
     async def send(self, message: Message) -> None:
-        """Pass an answer on."""
+        """Pass a part of the answer on."""
         if message["type"] == "http.response.start":
             self._begun, self.status = True, message["status"]
             given = list(message.get("headers", ()))
             own = _NAMES.intersection([name for name, _ in given])
             message["headers"] = given + [pair for pair in _RAW if pair[0] not in own]
-        elif self.deadline is not None and _is_long(message):
-            # A long answer may take its time, but not for ever.
+        elif self.deadline is not None and (
+            message.get("more_body") or len(message.get("body", b"")) > _LONG_BYTES
+        ):
+            # A slow client gets more time for a long answer.
             when = asyncio.get_running_loop().time()
             self.deadline.reschedule(when + _LONG_SECONDS)
             self.deadline = None
         await self._send(message)
 
     async def refuse(self, error: ProblemError) -> None:
-        """Answer with a problem, if nothing has been answered yet."""
+        """Answer with a problem, unless an answer has begun."""
         if self._begun:
             return
         self.deadline = None
-        body = problem_bytes(error)
-        headers = {
-            "Content-Type": PROBLEM,
-            "Content-Length": str(len(body)),
-            **error.headers,
-        }
+        body = error.body()
+        headers = {"Content-Type": PROBLEM, "Content-Length": str(len(body)), **error.headers}
         if self.reading:
             headers["Connection"] = "close"
         raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
         await self.send({"type": "http.response.start", "status": error.status, "headers": raw})
         await self.send({"type": "http.response.body", "body": body, "more_body": True})
-        try:
+        # A client that still sends would see a broken connection in place of the answer: read on.
+        with suppress(TimeoutError):
             async with asyncio.timeout(_DRAIN_SECONDS):
                 while self.reading:
                     message = await self._receive()
-                    self.reading = message["type"] == "http.request" and bool(
-                        message.get("more_body")
-                    )
-        except TimeoutError:
-            pass
+                    more = message["type"] == "http.request" and message.get("more_body")
+                    self.reading = bool(more)
         await self.send({"type": "http.response.body", "body": b""})
 
     def _too_long(self) -> ProblemError:
         return ProblemError(413, f"The body is larger than {self._most:,} bytes.")
-
-
-def _is_long(message: Message) -> bool:
-    """Whether a part of an answer is one that a slow client may need time for."""
-    return bool(message.get("more_body")) or len(message.get("body", b"")) > _LONG_BYTES

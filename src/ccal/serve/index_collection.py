@@ -1,27 +1,43 @@
-"""An `Index` as a collection: photos, texts, any two kinds of things."""
+"""An `Index` as a collection: photos, texts, items of any two modalities.
+
+Queries of a batch are embedded together, one call of the model for each modality, and searched
+together, one call of the index for each modality searched in and each filter.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ccal.errors import CcalError, InputError
+from ccal.features import ImageFeatures
 from ccal.features.tfidf import refuse_unknown, word_check
 from ccal.model import DualEncoder
 from ccal.retrieval import Index
+from ccal.retrieval.backends.base import Vectors
+from ccal.retrieval.embedding import embed
 from ccal.retrieval.filters import conditions
-from ccal.serve.caching import Cached
-from ccal.serve.collection import Answer, Entry, Media, Query, Question, UnknownItemError
-from ccal.serve.describing import describe_model, has_words, short
+from ccal.serve.cached_reader import Cached, CachedReader
+from ccal.serve.collection import Answer, Entry, Media, Query, UnknownItemError
+from ccal.serve.describing import (
+    POINTS,
+    contributions,
+    describe_model,
+    evenly,
+    has_words,
+    leave_one_out,
+    plane,
+    short,
+    split_words,
+    word_weights,
+)
 from ccal.serve.evaluation import Evaluation, find_run
 from ccal.serve.files import ItemFiles
-from ccal.serve.index_answers import Answering
-from ccal.serve.projection import POINTS, evenly, plane
-from ccal.serve.shelf import Shelf
 
 __all__ = ["IndexCollection"]
 
@@ -33,9 +49,9 @@ class IndexCollection:
 
     Args:
         index: opened; other processes may change it meanwhile.
-        model: the index's own.
-        title: what to call it.
-        model_folder: of the model, to look for its run's evaluation.
+        model: the model that the index was built with.
+        title: shown on the page.
+        model_folder: of the model, to look for the evaluation of its run.
         root: folder outside of which no file is shown.
     """
 
@@ -51,38 +67,36 @@ class IndexCollection:
         root: Path | None = None,
     ) -> None:
         index.bind(model)
-        self.title = title
+        self.title, self._model, self._dims = title, model, index.binding.dims
         self._files = ItemFiles(root)
         self._evaluation = find_run(model_folder)
         self._about = describe_model(model, index.binding.fingerprint, model_folder)
         self._queries = {
-            "image" if _reads_images(front_end) else "text": name
+            "image" if isinstance(front_end, ImageFeatures) else "text": name
             for name, front_end in model.front_ends.items()
         }
-        self._shelf = Shelf(index, {name: kind for kind, name in self._queries.items()})
+        self._reader = CachedReader(index, {name: kind for kind, name in self._queries.items()})
         self._knows = word_check(model.front_ends.get(self._queries.get("text", "")))
-        self._answering = Answering(self._shelf, model, index.binding.dims, self._knows)
         self._map = Cached(self._draw, self.counts)
 
     def counts(self) -> dict[str, int]:
-        """Items of each modality."""
-        return self._shelf.counts()
+        """Number of items of each modality."""
+        return self._reader.counts()
 
     def check(self) -> None:
-        """Whether the index can be read."""
-        self._shelf.check()
+        """Read the index."""
+        self._reader.check()
 
     def queries(self) -> Mapping[str, str]:
-        """Kinds of queries that front ends can read."""
+        """Kinds of queries that the model's front ends read."""
         return self._queries
 
     def info(self) -> dict[str, Any]:
-        """What the page has to know before it asks."""
+        """Modalities, queries, examples and the model."""
         counts = self.counts()
-        kinds = {name: self._shelf.kind(name) for name in counts}
         return {
             "modalities": [
-                {"name": name, "kind": kinds[name], "count": count}
+                {"name": name, "kind": self._reader.kind(name), "count": count}
                 for name, count in counts.items()
             ],
             "queries": [
@@ -95,14 +109,14 @@ class IndexCollection:
                 "where": True,
                 "explain": True,
             },
-            "examples": self._examples(kinds),
+            "examples": self._examples(),
             "model": self._about,
         }
 
-    def ask(self, query: Query) -> Question:
-        """A question; the other modality is searched by default."""
+    def resolve(self, query: Query) -> Query:
+        """Search the other modality by default."""
         if query.kind == "item":
-            modality = self._shelf.item(query.data).modality
+            modality = self._reader.item(query.data).modality
         elif query.kind in self._queries:
             modality = self._queries[query.kind]
         else:
@@ -115,93 +129,159 @@ class IndexCollection:
             refuse_unknown(query.data, self._knows)
         where = query.where or {}
         conditions(where)
-        within = query.to or reachable[0]
-        return Question(query.kind, modality, query.data, within, query.k, where, query.explain)
+        return replace(query, modality=modality, to=query.to or reachable[0], where=where)
 
-    def answer(self, questions: Sequence[Question]) -> list[Answer | Exception]:
-        """Answers in order."""
-        return self._answering.answer(questions)
+    def answer(self, queries: Sequence[Query]) -> list[Answer | Exception]:
+        """Embed all queries, search group by group, explain each."""
+        embedded = self._embed_queries(queries)
+        # An exception in place of vectors is also the answer.
+        answers: list[Any] = list(embedded)
+        groups: dict[tuple[str | None, str], list[int]] = {}
+        for number, (query, rows) in enumerate(zip(queries, embedded, strict=True)):
+            if not isinstance(rows, Exception):
+                groups.setdefault((query.to, repr(query.where)), []).append(number)
+        for members in groups.values():
+            asked = [queries[number] for number in members]
+            vectors = np.stack([embedded[number][0] for number in members])
+            found = _attempt(self._reader.search, asked, vectors)
+            for place, number in enumerate(members):
+                answers[number] = (
+                    found
+                    if isinstance(found, Exception)
+                    else _attempt(self._explain, queries[number], embedded[number], found[place])
+                )
+        return answers
 
     def entries(
         self, modality: str | None, contains: str | None, offset: int, limit: int
     ) -> tuple[int, list[Entry]]:
-        """Some of the items, in the order they came."""
+        """A page of the items in order of insertion."""
         self._check_modality(modality)
-        held = self._shelf.ids()
-        chosen = [id for name in ([modality] if modality else held) for id in held[name]]
+        ids = self._reader.ids()
+        chosen = [id for name in ([modality] if modality else ids) for id in ids[name]]
         if contains is not None:
-            names = self._shelf.names()
+            names = self._reader.names()
             chosen = [id for id in chosen if has_words(names.get(id, ""), contains)]
-        page = self._shelf.get(chosen[offset : offset + limit])
-        return len(chosen), [Entry(self._shelf.card(item)) for item in page]
+        page = self._reader.get(chosen[offset : offset + limit])
+        return len(chosen), [Entry(self._reader.card(item)) for item in page]
 
     def entry(self, id: str) -> Entry:
         """One item."""
-        return Entry(self._shelf.card(self._shelf.item(id)))
+        return Entry(self._reader.card(self._reader.item(id)))
 
     def media(self, kind: str, id: str) -> Media:
         """The file of an item, if it is a picture or a sound."""
-        file = self._shelf.item(id).file
+        file = self._reader.item(id).file
         if file is None or kind not in ("image", "thumbnail", "audio"):
             raise UnknownItemError(f"The item has no {short(kind, 40)!r}.")
         media: Media = getattr(self._files, kind)(file)
         return media
 
     def points(self) -> dict[str, Any]:
-        """A map of the items, or of some of them if they are many."""
+        """A map of the items, or of 5,000 of them if there are more."""
         return self._map.get()
 
     def evaluation(self) -> Evaluation | None:
-        """That of the run the model is from."""
+        """The evaluation of the model's run."""
         return self._evaluation
 
     def warm(self) -> None:
-        """Load dictionaries and networks."""
-        nothing = {"text": "a", "image": np.zeros((8, 8, 3), np.uint8)}
+        """Load vocabularies and networks."""
+        samples = {"text": "a", "image": np.zeros((8, 8, 3), np.uint8)}
         for kind, modality in self._queries.items():
-            # Nothing in particular may well have no direction.
+            # A sample may embed to the zero vector, which is refused.
             with suppress(CcalError):
-                self._answering.embed(modality, [nothing[kind]])
+                self._embed(modality, [samples[kind]])
 
     def close(self) -> None:
         """Close the index."""
-        self._shelf.close()
+        self._reader.close()
 
     def _check_modality(self, name: str | None) -> None:
-        if name is not None and name not in self._shelf.modalities:
-            x, y = self._shelf.modalities
+        if name is not None and name not in self._reader.modalities:
+            x, y = self._reader.modalities
             raise InputError(f"The collection has {x} and {y}, no {short(name, 40)!r}.")
 
     def _reachable(self, modality: str) -> list[str]:
-        """Where a query of a modality can search, the other one first."""
-        held = self.counts()
-        return sorted((name for name in held if held[name]), key=lambda name: name == modality)
+        """Modalities with items for a query of `modality` to find, the other one first."""
+        counts = self.counts()
+        return sorted((name for name in counts if counts[name]), key=lambda name: name == modality)
 
-    def _examples(self, kinds: Mapping[str, str]) -> dict[str, list[str]]:
-        """Texts to ask for, and items to begin with."""
+    def _embed(self, modality: str, items: list[Any]) -> Vectors:
+        """Unit vectors (n, d) of raw items."""
+        return embed(self._model, modality, items, self._dims)
+
+    def _embed_queries(self, queries: Sequence[Query]) -> list[Any]:
+        """Vectors (1 + words, d) of each query: itself, and without each word if to be explained.
+
+        A query that cannot be embedded has an exception in place of vectors.
+        """
+        embedded: list[Any] = [None] * len(queries)
+        by_modality: dict[str, list[tuple[int, list[Any]]]] = {}
+        for number, query in enumerate(queries):
+            if query.kind == "item":
+                embedded[number] = _attempt(self._reader.vectors, [query.data])
+                continue
+            items = [query.data]
+            if query.explain and query.kind == "text":
+                items += leave_one_out(query.data, split_words(query.data, self._knows))
+            by_modality.setdefault(query.modality, []).append((number, items))
+        for modality, parts in by_modality.items():
+            whole = _attempt(self._embed, modality, [item for _, items in parts for item in items])
+            start = 0
+            for number, items in parts:
+                stop = start + len(items)
+                # One query fails the whole batch: embed each alone, so that the others pass.
+                embedded[number] = (
+                    _attempt(self._embed, modality, items)
+                    if isinstance(whole, Exception)
+                    else whole[start:stop]
+                )
+                start = stop
+        return embedded
+
+    def _explain(self, query: Query, rows: Vectors, found: list[Entry]) -> Answer:
+        item = self.entry(query.data) if query.kind == "item" else None
+        if not query.explain:
+            return Answer(query, found, item=item)
+        stored = self._reader.vectors([entry.card.id for entry in found])
+        why = contributions(self._model, rows[0], stored)
+        weights = None
+        if query.kind == "text":
+            words = split_words(query.data, self._knows)
+            cosines = rows.astype(np.float64) @ stored.astype(np.float64).T
+            losses = cosines[:1] - cosines[1:]
+            for reason, lost in zip(why, losses.T.tolist(), strict=True):
+                reason["words"] = word_weights(words, lost)
+            weights = word_weights(words, losses.mean(1).tolist()) if found else None
+        explained = [entry._replace(why=reason) for entry, reason in zip(found, why, strict=True)]
+        return Answer(query, explained, words=weights, item=item)
+
+    def _examples(self) -> dict[str, list[str]]:
+        """Texts to search for, and items to begin with."""
         texts: list[str] = []
         items: list[str] = []
-        for name, ids in self._shelf.ids().items():
-            some = [ids[place] for place in evenly(len(ids), _EXAMPLES)]
-            if kinds[name] == "text" and "text" in self._queries:
-                found = (item.metadata.get("text") for item in self._shelf.get(some))
+        for name, ids in self._reader.ids().items():
+            some = [ids[number] for number in evenly(len(ids), _EXAMPLES)]
+            if self._reader.kind(name) == "text" and "text" in self._queries:
+                found = (item.metadata.get("text") for item in self._reader.get(some))
                 texts += [text for text in found if isinstance(text, str)]
             else:
                 items += some
-        # Short ones are easier to read, and to change.
+        # Short texts are easier to read, and to change.
         return {"texts": sorted(texts, key=len)[: _EXAMPLES // 2], "items": items[:_EXAMPLES]}
 
     def _draw(self) -> dict[str, Any]:
-        held = self._shelf.ids()
-        total = sum(map(len, held.values()))
-        chosen = [
-            ids[place]
-            for ids in held.values()
-            for place in evenly(len(ids), max(1, POINTS * len(ids) // max(total, 1)))
-        ]
-        if not chosen:
+        ids = self._reader.ids()
+        total = sum(map(len, ids.values()))
+        if not total:
             raise InputError("The collection has no items to draw a map of.")
-        cards = [self._shelf.card(item) for item in self._shelf.get(chosen)]
+        chosen = [
+            several[number]
+            for several in ids.values()
+            for number in evenly(len(several), max(1, POINTS * len(several) // total))
+        ]
+        cards = [self._reader.card(item) for item in self._reader.get(chosen)]
         modalities = [card.modality for card in cards]
         return {
             "total": total,
@@ -209,11 +289,13 @@ class IndexCollection:
             "modalities": modalities,
             "kinds": [card.kind for card in cards],
             "labels": [short(card.title, 80) for card in cards],
-            **plane(self._shelf.vectors(chosen), modalities),
+            **plane(self._reader.vectors(chosen), modalities),
         }
 
 
-def _reads_images(front_end: Any) -> bool:
-    from ccal.features import ImageFeatures
-
-    return isinstance(front_end, ImageFeatures)
+def _attempt(function: Callable[..., Any], *arguments: Any) -> Any:
+    """The result, or the exception in its place."""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        return error

@@ -1,4 +1,4 @@
-"""Errors as application/problem+json: one sentence for people, never a traceback."""
+"""Errors as application/problem+json (RFC 9457): one sentence for people, never a traceback."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ from starlette.responses import Response
 
 from ccal.errors import CcalError, InputError
 from ccal.retrieval import DamagedIndexError, OtherModelError
-from ccal.serve.collection import NotReadyError
-from ccal.serve.sizes import CutShortError
-
-__all__ = ["PROBLEM", "ProblemError", "add_handlers", "is_theirs", "problem_bytes", "problem_of"]
+from ccal.serve.collection import CutShortError, NotReadyError, UnknownItemError
 
 PROBLEM = "application/problem+json"
 _FRAMEWORK = {
@@ -29,7 +26,7 @@ _log = logging.getLogger("ccal.serve")
 
 
 class ProblemError(Exception):
-    """What is answered in place of a result."""
+    """An answer that says why there is no result."""
 
     def __init__(
         self,
@@ -39,34 +36,28 @@ class ProblemError(Exception):
         more: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__(detail)
-        self.status, self.detail, self.headers = status, detail, dict(headers or {})
-        self.more = dict(more or {})
+        self.status, self.detail = status, detail
+        self.headers, self.more = dict(headers or {}), dict(more or {})
+
+    def body(self) -> bytes:
+        """The answer as JSON.
+
+        >>> ProblemError(404, "There is none.").body()
+        b'{"type": "about:blank", "title": "Not Found", "status": 404, "detail": "There is none."}'
+        """
+        title = HTTPStatus(self.status).phrase
+        content = {"type": "about:blank", "title": title, "status": self.status}
+        # Escaped, since a detail may quote half of a surrogate pair, which UTF-8 cannot encode.
+        return json.dumps({**content, "detail": self.detail, **self.more}).encode()
 
 
-def problem_bytes(problem: ProblemError) -> bytes:
-    """The body of an answer.
-
-    >>> problem_bytes(ProblemError(404, "There is none."))
-    b'{"type": "about:blank", "title": "Not Found", "status": 404, "detail": "There is none."}'
-    """
-    content = {
-        "type": "about:blank",
-        "title": HTTPStatus(problem.status).phrase,
-        "status": problem.status,
-        "detail": problem.detail,
-        **problem.more,
-    }
-    # Escaped, since a name that is no text could not be encoded otherwise.
-    return json.dumps(content).encode()
-
-
-def is_theirs(error: Exception) -> bool:
-    """Whether whoever asked can do something about it, and may read it."""
+def is_users_error(error: Exception) -> bool:
+    """Whether the client can do something about an error, and may read its message."""
     return isinstance(error, InputError) and not isinstance(error, OtherModelError)
 
 
 def problem_of(error: Exception) -> ProblemError:
-    """What is answered to an error; what is wrong with the collection is told to the log alone.
+    """The answer to an error; details about the server go to its log alone.
 
     >>> problem_of(InputError("k must be 1 or more.")).status, problem_of(KeyError("x")).status
     (422, 500)
@@ -75,21 +66,22 @@ def problem_of(error: Exception) -> ProblemError:
         return error
     if isinstance(error, RequestValidationError):
         return ProblemError(422, _faults(error))
-    # Of the framework: no such path, no such method, a body that is no JSON.
+    # From the framework: no such path, no such method, a body that is not JSON.
     if isinstance(error, HTTPException):
         detail = _FRAMEWORK.get(error.status_code, str(error.detail))
         return ProblemError(error.status_code, detail, error.headers)
-    if is_theirs(error):
+    if isinstance(error, UnknownItemError):
+        return ProblemError(404, str(error))
+    if is_users_error(error):
         return ProblemError(422, str(error))
     if isinstance(error, NotReadyError):
         more = {"done": error.done, "total": error.total}
         return ProblemError(503, str(error), {"Retry-After": "1"}, more)
-    if isinstance(error, CutShortError):
-        _log.error("%s", error)
-        return ProblemError(503, str(error))
-    # The index is damaged, in use or of another model by now; its place is nobody's business.
     if isinstance(error, CcalError):
         _log.error("%s", error)
+        if isinstance(error, CutShortError):
+            return ProblemError(503, str(error))
+        # The index is damaged, locked, or has another model by now. The message may have paths.
         reason = "is damaged" if isinstance(error, DamagedIndexError) else "cannot be searched"
         said = f"The collection {reason} at the moment; the server's log says more."
         return ProblemError(503, said)
@@ -97,20 +89,22 @@ def problem_of(error: Exception) -> ProblemError:
 
 
 def add_handlers(app: FastAPI) -> None:
-    """Let every error of the application end as a problem."""
+    """Answer every error of the application with a problem."""
     for kind in (ProblemError, RequestValidationError, HTTPException, CcalError, Exception):
         app.add_exception_handler(kind, _answer)
 
 
 async def _answer(_: Request, error: Exception) -> Response:
     problem = problem_of(error)
-    return Response(problem_bytes(problem), problem.status, problem.headers, PROBLEM)
+    return Response(problem.body(), problem.status, problem.headers, PROBLEM)
 
 
 def _faults(error: Any) -> str:
-    """Only where and what: the value itself may be huge, or something JSON cannot say."""
-    faults = []
-    for fault in error.errors()[:5]:
-        place = ".".join(str(part) for part in fault["loc"][1:]) or "the request"
-        faults.append(f"{place}: {fault['msg']}")
-    return "; ".join(faults) + "."
+    """Where and what, without the value: it may be huge, or something that JSON cannot express."""
+    return (
+        "; ".join(
+            f"{'.'.join(map(str, fault['loc'][1:])) or 'the request'}: {fault['msg']}"
+            for fault in error.errors()[:5]
+        )
+        + "."
+    )

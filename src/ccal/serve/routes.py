@@ -1,121 +1,68 @@
-"""Searching by files and items, and looking at a collection."""
+"""Everything but search: items and their media, the evaluation, the server's health, the page."""
 
-import json
-import time
+# FastAPI reads the annotations of the routes, so that they cannot be strings here.
+import mimetypes
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
 from fastapi import Query as Parameter
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 import ccal
-from ccal.serve.answering import (
-    answer_text,
-    entries_text,
-    entry_text,
-    json_response,
-    text_response,
-)
-from ccal.serve.collection import Query, UnknownItemError
-from ccal.serve.guard import UPLOAD
+from ccal.errors import CcalError
+from ccal.serve.collection import CutShortError, NotReadyError
+from ccal.serve.evaluation import Evaluation
+from ccal.serve.files import send_media
 from ccal.serve.problems import ProblemError
 from ccal.serve.schemas import (
+    EvaluationAnswer,
     Info,
     ItemsAnswer,
     MapAnswer,
     Plain,
+    Problem,
     Result,
-    SearchAnswer,
-    body_of,
+    Status,
     documented,
 )
-from ccal.serve.sending import send_media
-from ccal.serve.service import Service
+from ccal.serve.search_routes import Id, K
+from ccal.serve.service import Service, entries_text, entry_text, json_response, text_response
 
-__all__ = ["add_routes"]
-
-Id = Annotated[Plain, Parameter(min_length=1, max_length=4096, description="Id of an item.")]
-K = Annotated[int, Parameter(ge=1, description="How many results.")]
-To = Annotated[Plain | None, Parameter(description="Modality to search in; the other by default.")]
-Where = Annotated[
-    Plain | None,
-    Parameter(description="Conditions on metadata, as JSON.", examples=['{"year": {">=": 1990}}']),
+_LIMITS = ("upload_bytes", "seconds", "pixels", "k", "text", "queries")
+# Fixed here, since the table of types of a machine may have other ones, and browsers insist.
+_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+Modality = Annotated[Plain | None, Parameter(description="Of this modality only.")]
+Contains = Annotated[
+    Plain | None, Parameter(max_length=200, description="Words that the name must have.")
 ]
-Explain = Annotated[bool, Parameter(description="Say why each result matches.")]
 
 
 def add_routes(app: FastAPI, service: Service) -> None:
-    """Add searching and looking."""
-    _add_searching(app, service)
-    _add_looking(app, service)
+    """Add every route but those of search."""
+    _add_items(app, service)
+    _add_evaluation(app, service)
+    _add_health(app, service)
+    _add_page(app)
 
 
-def _add_searching(app: FastAPI, service: Service) -> None:
-    @app.post(
-        UPLOAD,
-        response_model=SearchAnswer,
-        responses=documented(408, 413, 415),
-        tags=["search"],
-        openapi_extra=body_of("application/octet-stream", {"type": "string", "format": "binary"}),
-    )
-    async def search_file(
-        request: Request,
-        k: K = 10,
-        to: To = None,
-        where: Where = None,
-        explain: Explain = False,
-        kind: Annotated[
-            Plain | None, Parameter(description="What the file is, if it may be several things.")
-        ] = None,
-    ) -> Response:
-        """Search by a picture or a sound: the bytes of the file itself, whatever it is called."""
-        started = time.perf_counter()
-        conditions = _conditions(where)
-        content = bytearray()
-        async for chunk in request.stream():
-            content += chunk
-        found, data = await service.decode(bytes(content), kind)
-        query = Query(found, data, to, k, conditions, explain)
-        answer = await service.search(query)
-        return text_response(answer_text(answer, time.perf_counter() - started))
-
-    @app.get(
-        "/api/similar",
-        response_model=SearchAnswer,
-        responses=documented(404),
-        tags=["search"],
-    )
-    async def similar(
-        id: Id, k: K = 10, to: To = None, where: Where = None, explain: Explain = False
-    ) -> Response:
-        """More like an item, in the other modality by default."""
-        started = time.perf_counter()
-        query = Query("item", id, to, k, _conditions(where), explain)
-        try:
-            answer = await service.search(query)
-        except UnknownItemError as error:
-            raise ProblemError(404, str(error)) from error
-        return text_response(answer_text(answer, time.perf_counter() - started))
-
-
-def _add_looking(app: FastAPI, service: Service) -> None:
-    collection = service.collection
+def _add_items(app: FastAPI, service: Service) -> None:
+    collection, limits = service.collection, service.limits
 
     @app.get("/api/info", response_model=Info, responses=documented(), tags=["look"])
     async def info() -> Response:
-        """What is served: modalities, queries, limits, examples, and the model's card."""
-        limits = service.limits
-        found = await service.look(collection.info)
+        """Modalities, kinds of queries, limits, examples, and the model's card."""
+        found = await service.read(collection.info)
         return json_response(
             {
                 "kind": collection.kind,
                 "title": collection.title,
                 "count": sum(modality["count"] for modality in found["modalities"]),
                 **found,
-                "limits": {
-                    name: getattr(limits, name)
-                    for name in ("upload_bytes", "seconds", "pixels", "k", "text", "queries")
-                },
+                "limits": {name: getattr(limits, name) for name in _LIMITS},
                 "accepts": {kind: types for kind, types in service.accepts().items() if types},
                 "version": ccal.__version__,
                 "token": service.has_token,
@@ -124,34 +71,29 @@ def _add_looking(app: FastAPI, service: Service) -> None:
 
     @app.get("/api/items", response_model=ItemsAnswer, responses=documented(), tags=["look"])
     async def items(
-        modality: Annotated[Plain | None, Parameter(description="Of this modality only.")] = None,
-        contains: Annotated[
-            Plain | None, Parameter(max_length=200, description="Words that the name must have.")
-        ] = None,
+        modality: Modality = None,
+        contains: Contains = None,
         offset: Annotated[int, Parameter(ge=0, le=2**31)] = 0,
         limit: K = 24,
     ) -> Response:
-        """Items in the order they came."""
-        if limit > service.limits.k:
-            raise ProblemError(422, f"limit must be {service.limits.k} or less, got {limit}.")
-        total, page = await service.look(collection.entries, modality, contains, offset, limit)
+        """Items in order of insertion."""
+        if limit > limits.k:
+            raise ProblemError(422, f"limit must be {limits.k} or less, got {limit}.")
+        total, page = await service.read(collection.entries, modality, contains, offset, limit)
         text = f'{{"total":{total},"offset":{offset},"items":{entries_text(page)}}}'
         return text_response(text)
 
     @app.get("/api/item", response_model=Result, responses=documented(404), tags=["look"])
     async def item(id: Id) -> Response:
         """One item."""
-        try:
-            return text_response(entry_text(await service.look(collection.entry, id)))
-        except UnknownItemError as error:
-            raise ProblemError(404, str(error)) from error
+        return text_response(entry_text(await service.read(collection.entry, id)))
 
     @app.get(
         "/media/{kind}",
         response_class=Response,
         responses={
             200: {"content": {"image/*": {}, "audio/*": {}}, "description": "The bytes."},
-            206: {"description": "A part of them, as asked for by Range."},
+            206: {"description": "The part of them that Range asks for."},
             304: {"description": "Unchanged."},
             416: {"description": "There is no such part."},
             **documented(404),
@@ -160,25 +102,111 @@ def _add_looking(app: FastAPI, service: Service) -> None:
     )
     async def media(kind: Plain, id: Id, request: Request) -> Response:
         """A picture or a sound of an item: image, thumbnail, audio or staff."""
-        try:
-            found = await service.look(collection.media, kind, id)
-        except UnknownItemError as error:
-            raise ProblemError(404, str(error)) from error
+        found = await service.read(collection.media, kind, id)
         return send_media(found, request.headers)
 
     @app.get("/api/map", response_model=MapAnswer, responses=documented(), tags=["look"])
     async def map() -> Response:
         """Items in the two directions in which they differ most."""
-        return json_response(await service.look(collection.points))
+        return json_response(await service.read(collection.points))
 
 
-def _conditions(text: str | None) -> dict[str, Any] | None:
-    if text is None:
-        return None
-    try:
-        where = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ProblemError(422, 'where must be JSON, such as {"year": 1999}.') from error
-    if not isinstance(where, dict):
-        raise ProblemError(422, 'where must be an object, such as {"year": 1999}.')
-    return where
+def _add_evaluation(app: FastAPI, service: Service) -> None:
+    def known() -> Evaluation:
+        found = service.collection.evaluation()
+        if found is None:
+            raise ProblemError(404, "The model has no evaluation: its run is not known.")
+        return found
+
+    @app.get(
+        "/api/evaluation",
+        response_model=EvaluationAnswer,
+        responses=documented(404),
+        tags=["evaluation"],
+    )
+    async def evaluation() -> Response:
+        """Measures of the model on held-out pairs."""
+        content = known().as_dict()
+        for plot in content["plots"]:
+            for type in ("svg", "png"):
+                plot[type] = f"/api/evaluation/plot?name={plot['name']}&type={type}"
+        content["report"] = "/api/evaluation/report" if content["report"] else None
+        return json_response(content)
+
+    def file_of(types: dict[str, Any]) -> dict[str, Any]:
+        found = {200: {"content": types, "description": "The file."}, **documented(404)}
+        return {"response_class": Response, "responses": found, "tags": ["evaluation"]}
+
+    @app.get("/api/evaluation/plot", **file_of({"image/svg+xml": {}, "image/png": {}}))
+    async def plot(name: Plain, type: Plain = "svg", theme: Plain = "light") -> Response:
+        """A plot, as svg or png; svg also for a dark page."""
+        found = await service.read(known().plot, name, type, theme == "dark")
+        if found is None:
+            raise ProblemError(404, "There is no such plot.")
+        return _sandboxed(*found)
+
+    @app.get("/api/evaluation/report", **file_of({"text/html": {}}))
+    async def report() -> Response:
+        """The whole report of the run, as a page without scripts."""
+        content = await service.read(known().report)
+        if content is None:
+            raise ProblemError(404, "The run has no report.")
+        return _sandboxed(content, "text/html; charset=utf-8", "; img-src data:")
+
+
+def _sandboxed(content: bytes, type: str, more: str = "") -> Response:
+    """A file of the run, which may have styles, but may neither run nor load anything."""
+    policy = f"default-src 'none'; style-src 'unsafe-inline'{more}; sandbox"
+    return Response(content, media_type=type, headers={"Content-Security-Policy": policy})
+
+
+def _add_health(app: FastAPI, service: Service) -> None:
+    @app.get("/health", response_model=Status, tags=["health"])
+    async def health() -> Response:
+        """Whether the process answers."""
+        return json_response({"status": "ok"})
+
+    @app.get("/ready", response_model=Status, responses={503: {"model": Problem}}, tags=["health"])
+    async def ready() -> Response:
+        """Whether the collection can be searched."""
+        try:
+            await service.read(service.collection.check)
+        except (CutShortError, NotReadyError):
+            raise
+        except CcalError as error:
+            raise ProblemError(503, "The collection cannot be read.") from error
+        if not service.batcher.alive:
+            raise ProblemError(503, "Queries are not being answered.")
+        return json_response({"status": "ready"})
+
+    @app.get("/metrics", response_class=Response, tags=["health"])
+    async def metrics() -> Response:
+        """Counts and times, for Prometheus."""
+        items = await service.read(service.collection.counts)
+        text = service.metrics.text(service.batcher.waiting, items)
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+
+class _Page(StaticFiles):
+    """Files of the page; browsers ask each time whether a file has changed (ETag)."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """The file, with the header for caches."""
+        response = await super().get_response(path, scope)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
+
+
+def _add_page(app: FastAPI) -> None:
+    for suffix, type in _TYPES.items():
+        mimetypes.add_type(type, suffix)
+    files = _Page(directory=Path(__file__).with_name("static"))
+    app.mount("/static", files)
+
+    @app.get("/", include_in_schema=False)
+    async def page(request: Request) -> Response:
+        return await files.get_response("index.html", request.scope)
+
+    @app.get("/favicon.ico", include_in_schema=False)
+    async def icon(request: Request) -> Response:
+        return await files.get_response("icon.svg", request.scope)

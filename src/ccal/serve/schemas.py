@@ -6,26 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
-__all__ = [
-    "BatchAnswer",
-    "BatchRequest",
-    "EvaluationAnswer",
-    "Info",
-    "ItemsAnswer",
-    "MapAnswer",
-    "Plain",
-    "Problem",
-    "Result",
-    "SearchAnswer",
-    "SearchRequest",
-    "Status",
-    "body_of",
-    "documented",
-]
-
 
 def _plain(text: str) -> str:
-    """Text that can be encoded and kept: no NUL, no half of a character."""
+    """Text that can be encoded and stored: no NUL, no half of a surrogate pair."""
     try:
         if b"\0" not in text.encode():
             return text
@@ -37,6 +20,12 @@ def _plain(text: str) -> str:
 Plain = Annotated[str, AfterValidator(_plain)]
 
 _WORD: dict[str, JsonValue] = {"word": "dogs", "start": 4, "end": 8, "known": True, "weight": 0.21}
+_MEDIA: dict[str, JsonValue] = {
+    "image": "/media/image?id=photos%2F1.jpg",
+    "thumbnail": "/media/thumbnail?id=photos%2F1.jpg",
+    "audio": None,
+    "staff": None,
+}
 _RESULT: dict[str, JsonValue] = {
     "id": "photos/1.jpg",
     "modality": "image",
@@ -45,15 +34,26 @@ _RESULT: dict[str, JsonValue] = {
     "title": "1.jpg",
     "text": None,
     "metadata": {"year": 1999},
-    "media": {
-        "image": "/media/image?id=photos%2F1.jpg",
-        "thumbnail": "/media/thumbnail?id=photos%2F1.jpg",
-        "audio": None,
-        "staff": None,
-    },
+    "media": _MEDIA,
     "why": None,
     "place": None,
 }
+_TEXT = "two dogs in the snow"
+_QUERY: dict[str, JsonValue] = {
+    "kind": "text",
+    "modality": "text",
+    "text": _TEXT,
+    "words": [_WORD],
+    "item": None,
+}
+_BUS: dict[str, JsonValue] = {"to": "image", "where": {"year": {">=": 1990}}}
+_UNKNOWN: JsonValue = "None of these words is known to the model; try others."
+
+
+def _examples(*examples: JsonValue, strict: bool = False) -> ConfigDict:
+    """The configuration of a model with examples; a strict one refuses unknown fields."""
+    extra: dict[str, JsonValue] = {"examples": list(examples)}
+    return ConfigDict(json_schema_extra=extra, extra="forbid" if strict else None)
 
 
 class Problem(BaseModel):
@@ -63,8 +63,8 @@ class Problem(BaseModel):
     title: str
     status: int
     detail: str = Field(description="One sentence for people.")
-    done: int | None = Field(None, description="While the collection is being made: how much is.")
-    total: int | None = Field(None, description="How much there is to do; 0 is not known yet.")
+    done: int | None = Field(None, description="Steps done, while the collection is being built.")
+    total: int | None = Field(None, description="Steps to do in all; 0 if that is not known yet.")
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -77,52 +77,38 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def body_of(type: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """A request's body, for the description of its route."""
+    """The body of a request, for the description of its route."""
     return {"requestBody": {"required": True, "content": {type: {"schema": schema}}}}
 
 
-class SearchRequest(BaseModel):
-    """A query in words."""
+class _Options(BaseModel):
+    """What queries in words have in common."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "examples": [
-                {"text": "two dogs in the snow", "k": 5},
-                {"text": "a red bus", "to": "image", "where": {"year": {">=": 1990}}},
-            ]
-        },
-    )
-
-    text: Plain = Field(min_length=1, description="What to look for.")
-    k: int = Field(10, ge=1, description="How many results.")
+    k: int = Field(10, ge=1, description="Number of results of each query.")
     to: Plain | None = Field(None, description="Modality to search in; the other one by default.")
     where: dict[str, Any] | None = Field(
         None, description="Conditions on metadata: a value, a list of values, or a range."
     )
+
+
+class SearchRequest(_Options):
+    """A query in words."""
+
+    model_config = _examples({"text": _TEXT, "k": 5}, {"text": "a red bus", **_BUS}, strict=True)
+
+    text: Plain = Field(min_length=1, description="What to look for.")
     explain: bool = Field(False, description="Say why each result matches.")
 
 
-class BatchRequest(BaseModel):
-    """Many queries in words, all in the same place."""
+class BatchRequest(_Options):
+    """Many queries in words, with the same options."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "examples": [
-                {"texts": ["two dogs in the snow", "a red bus"], "k": 5},
-                {"texts": ["a red bus"], "to": "image", "where": {"year": {">=": 1990}}},
-            ]
-        },
+    model_config = _examples(
+        {"texts": [_TEXT, "a red bus"], "k": 5}, {"texts": ["a red bus"], **_BUS}, strict=True
     )
 
     texts: list[Annotated[Plain, Field(min_length=1)]] = Field(
         min_length=1, description="What to look for."
-    )
-    k: int = Field(10, ge=1, description="How many results each.")
-    to: Plain | None = Field(None, description="Modality to search in; the other one by default.")
-    where: dict[str, Any] | None = Field(
-        None, description="Conditions on metadata: a value, a list of values, or a range."
     )
 
 
@@ -132,7 +118,7 @@ class Word(BaseModel):
     word: str
     start: int = Field(description="First character in the text, by code points from 0.")
     end: int
-    known: bool = Field(description="Whether the model has learnt it.")
+    known: bool = Field(description="Whether the model's vocabulary has it.")
     weight: float | None
 
 
@@ -154,7 +140,7 @@ class Why(BaseModel):
 
 
 class Addresses(BaseModel):
-    """Where an item can be seen and heard."""
+    """Addresses of an item's pictures and sounds."""
 
     image: str | None = None
     thumbnail: str | None = None
@@ -168,17 +154,17 @@ class Place(BaseModel):
     columns: tuple[float, float]
     seconds: tuple[float, float]
     width: int = Field(description="Columns of the whole staff.")
-    scale: int = Field(description="Pixels of the picture a column.")
+    scale: int = Field(description="Pixels of the picture in one column.")
     duration: float = Field(description="Seconds of the whole sound.")
     path: list[tuple[float, float, float]] = Field(
-        description="Places that belong together: of the query, column and second of the tune."
+        description="The alignment: position in the query, column and second of the tune."
     )
 
 
 class Result(BaseModel):
     """An item."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_RESULT]})
+    model_config = _examples(_RESULT)
 
     id: str
     modality: str
@@ -193,7 +179,7 @@ class Result(BaseModel):
 
 
 class Asked(BaseModel):
-    """The query as it was understood."""
+    """The query as the server understood it."""
 
     kind: str
     modality: str
@@ -205,23 +191,8 @@ class Asked(BaseModel):
 class SearchAnswer(BaseModel):
     """Results, the best first."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "query": {
-                        "kind": "text",
-                        "modality": "text",
-                        "text": "two dogs in the snow",
-                        "words": [_WORD],
-                        "item": None,
-                    },
-                    "within": "image",
-                    "took_ms": 3.2,
-                    "results": [_RESULT],
-                }
-            ]
-        }
+    model_config = _examples(
+        {"query": _QUERY, "within": "image", "took_ms": 3.2, "results": [_RESULT]}
     )
 
     query: Asked
@@ -231,7 +202,7 @@ class SearchAnswer(BaseModel):
 
 
 class Found(BaseModel):
-    """What one query of many found, or why it found nothing."""
+    """Results of one query of many, or why it has none."""
 
     text: str
     results: list[Result]
@@ -241,22 +212,14 @@ class Found(BaseModel):
 class BatchAnswer(BaseModel):
     """Answers in the order of the queries, each with the best result first."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "within": "image",
-                    "took_ms": 5.1,
-                    "answers": [
-                        {"text": "two dogs in the snow", "results": [_RESULT], "problem": None},
-                        {
-                            "text": "xyzzy",
-                            "results": [],
-                            "problem": "None of these words is known to the model; try others.",
-                        },
-                    ],
-                }
-            ]
+    model_config = _examples(
+        {
+            "within": "image",
+            "took_ms": 5.1,
+            "answers": [
+                {"text": _TEXT, "results": [_RESULT], "problem": None},
+                {"text": "xyzzy", "results": [], "problem": _UNKNOWN},
+            ],
         }
     )
 
@@ -304,7 +267,7 @@ class Info(BaseModel):
 
 
 class EvaluationAnswer(BaseModel):
-    """How good the model is on pairs that were kept back."""
+    """Measures of the model on held-out pairs."""
 
     part: str | None
     directions: list[dict[str, Any]]
@@ -316,6 +279,6 @@ class EvaluationAnswer(BaseModel):
 
 
 class Status(BaseModel):
-    """How the server is."""
+    """State of the server."""
 
     status: str

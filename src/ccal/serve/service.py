@@ -1,86 +1,84 @@
-"""What the routes share."""
+"""What the routes share: queries through the batcher, uploads decoded, answers as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from math import isfinite
 from typing import Any, TypeVar
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
+from starlette.responses import Response
 
 from ccal.errors import InputError
-from ccal.serve.batching import Batcher, BusyError, ClosedError
-from ccal.serve.collection import Answer, Collection, Query, Question
-from ccal.serve.limits import Limits
+from ccal.serve.batching import Batcher, BusyError
+from ccal.serve.collection import Answer, Collection, Entry, Query, encode
+from ccal.serve.guard import Limits
 from ccal.serve.metrics import Metrics
-from ccal.serve.problems import ProblemError, is_theirs
-from ccal.serve.sniffing import AUDIO, IMAGES, sniff
-from ccal.serve.uploads import decode_audio, decode_image
-
-__all__ = ["Service"]
+from ccal.serve.problems import ProblemError, is_users_error
+from ccal.serve.uploads import AUDIO, HEAD, IMAGES, decode_audio, decode_image, sniff
 
 Value = TypeVar("Value")
-_THREADS = 8
+_READERS = 8
+_TYPES = {"image": IMAGES, "sheet": IMAGES, "audio": AUDIO}
 
 
 class Service:
-    """A collection and how it is asked: checked at the door, in a batch, within the limits."""
+    """A collection with its limits, and the one thread that answers its queries."""
 
     def __init__(
-        self,
-        collection: Collection,
-        batcher: Batcher[Question, Answer],
-        limits: Limits,
-        metrics: Metrics,
-        *,
-        has_token: bool = False,
+        self, collection: Collection, limits: Limits, metrics: Metrics, *, has_token: bool
     ) -> None:
-        self.collection, self.batcher, self.limits = collection, batcher, limits
+        self.collection, self.limits = collection, limits
         self.metrics, self.has_token = metrics, has_token
-        self._lookups: CapacityLimiter | None = None
+        self.batcher: Batcher[Query, Answer] = Batcher(
+            collection.answer,
+            batch=limits.batch,
+            window=limits.window,
+            waiting=limits.waiting,
+            observe=metrics.batch,
+        )
+        self._readers: CapacityLimiter | None = None
         self._decoders: CapacityLimiter | None = None
 
-    async def look(self, function: Callable[..., Value], *arguments: Any) -> Value:
-        """Run what reads files or the index in a thread, a few at a time."""
-        if self._lookups is None:  # made inside of a loop
-            self._lookups = CapacityLimiter(_THREADS)
-        return await run_sync(lambda: function(*arguments), limiter=self._lookups)
+    async def read(self, function: Callable[..., Value], *arguments: Any) -> Value:
+        """Call a function that reads files or the index in a thread, a few at a time."""
+        if self._readers is None:  # a limiter belongs to the event loop it is made in
+            self._readers = CapacityLimiter(_READERS)
+        return await run_sync(lambda: function(*arguments), limiter=self._readers)
 
     async def search(self, query: Query) -> Answer:
-        """Ask the collection, together with whoever asks at the same time."""
+        """The answer to a query, in one batch with other requests."""
         self._check_k(query)
-        ask = self.collection.ask
-        # Only what is an item has to be looked for.
-        question = await self.look(ask, query) if query.kind == "item" else ask(query)
-        (answer,) = await self._answers([question])
+        resolve = self.collection.resolve
+        # An item is read from the index; all else is checked at once.
+        resolved = await self.read(resolve, query) if query.kind == "item" else resolve(query)
+        (answer,) = await self._answers([resolved])
         if isinstance(answer, Exception):
             raise answer
         return answer
 
     async def search_many(self, queries: Sequence[Query]) -> list[Answer | str]:
-        """Answers in order, or why there is none; if there is no answer at all, that is raised."""
+        """Answers in order, a sentence for a query without one; raises if none has an answer."""
         self._check_k(queries[0])
-        asked = [self._asked(query) for query in queries]
-        answers = iter(await self._answers([one for one in asked if isinstance(one, Question)]))
-        found = [next(answers) if isinstance(one, Question) else one for one in asked]
-        refusals = [one for one in found if isinstance(one, Exception)]
-        ours = [error for error in refusals if not is_theirs(error)]
-        if ours or len(refusals) == len(found):
-            raise (ours or refusals)[0]
+        resolved = [self._resolved(query) for query in queries]
+        answers = iter(await self._answers([one for one in resolved if isinstance(one, Query)]))
+        found = [next(answers) if isinstance(one, Query) else one for one in resolved]
+        errors = [one for one in found if isinstance(one, Exception)]
+        ours = [error for error in errors if not is_users_error(error)]
+        if ours or len(errors) == len(found):
+            raise (ours or errors)[0]
         return [str(one) if isinstance(one, Exception) else one for one in found]
 
     async def decode(self, content: bytes, wanted: str | None) -> tuple[str, Any]:
-        """The kind of a file that was sent, and what is in it."""
-        type, known = sniff(content[:64]), self.collection.queries()
-        kinds = [kind for kind in known if type in self.accepts()[kind]] if known else []
-        if wanted is not None and wanted not in kinds:
-            kinds = []
-        if not kinds:
-            accepted = sorted({name for types in self.accepts().values() for name in types})
+        """The kind of query that a file is, `wanted` if there are several, and its content."""
+        type, accepted = sniff(content[:HEAD]), self.accepts()
+        kinds = [kind for kind, types in accepted.items() if type in types]
+        if not kinds or (wanted is not None and wanted not in kinds):
+            names = ", ".join(sorted({name for types in accepted.values() for name in types}))
             raise ProblemError(
                 415,
-                f"The file is {type or 'of no known type'}; accepted are "
-                f"{', '.join(accepted) or 'no files'}.",
+                f"The file is {type or 'of no known type'}; accepted are {names or 'no files'}.",
             )
         kind = wanted or kinds[0]
         if self._decoders is None:
@@ -88,29 +86,84 @@ class Service:
         return kind, await run_sync(lambda: self._decoded(kind, content), limiter=self._decoders)
 
     def accepts(self) -> dict[str, list[str]]:
-        """Types of files that each kind of query can be."""
-        types = {"image": IMAGES, "sheet": IMAGES, "audio": AUDIO}
-        return {kind: list(types.get(kind, ())) for kind in self.collection.queries()}
+        """Types of files for each kind of query."""
+        return {kind: list(_TYPES.get(kind, ())) for kind in self.collection.queries()}
 
     def _check_k(self, query: Query) -> None:
         if query.k > self.limits.k:
             raise ProblemError(422, f"k must be {self.limits.k} or less, got {query.k}.")
 
-    def _asked(self, query: Query) -> Question | InputError:
+    def _resolved(self, query: Query) -> Query | InputError:
         try:
-            return self.collection.ask(query)
+            return self.collection.resolve(query)
         except InputError as error:
             return error
 
-    async def _answers(self, questions: Sequence[Question]) -> list[Answer | Exception]:
+    async def _answers(self, queries: Sequence[Query]) -> list[Answer | Exception]:
         try:
-            return await self.batcher.ask(questions)
-        except (BusyError, ClosedError) as error:
+            return await self.batcher.ask(queries)
+        except BusyError as error:
             raise ProblemError(503, str(error), {"Retry-After": "1"}) from error
 
     def _decoded(self, kind: str, content: bytes) -> Any:
-        if not content:
-            raise InputError("The file is empty.")
         if kind == "audio":
             return decode_audio(content, self.limits)
         return decode_image(content, self.limits, whole=kind == "sheet")
+
+
+def json_response(content: Any) -> Response:
+    """Plain values as an answer."""
+    return text_response(encode(content))
+
+
+def text_response(text: str) -> Response:
+    """A text that is JSON already as an answer."""
+    return Response(text.encode(), media_type="application/json")
+
+
+def entry_text(entry: Entry) -> str:
+    """An item as JSON: what its card has rendered, and what this answer adds."""
+    card, score, why, place = entry
+    if score is not None and not isfinite(score):
+        raise ValueError(f"a score of {score}")
+    number = "null" if score is None else repr(score)
+    if why is None and place is None:
+        return f'{card.opening},"score":{number},"why":null,"place":null}}'
+    return f'{card.opening},"score":{number},"why":{encode(why)},"place":{encode(place)}}}'
+
+
+def entries_text(entries: Iterable[Entry]) -> str:
+    """Items as JSON, in their order."""
+    return f"[{','.join(map(entry_text, entries))}]"
+
+
+def answer_text(answer: Answer, seconds: float) -> str:
+    """The results, with the query as the collection understood it."""
+    query = answer.query
+    asked = encode(
+        {
+            "kind": query.kind,
+            "modality": query.modality,
+            "text": query.data if query.kind == "text" else None,
+            "words": answer.words,
+        }
+    )
+    item = "null" if answer.item is None else entry_text(answer.item)
+    return (
+        f'{{"query":{asked[:-1]},"item":{item}}},"within":{encode(query.to)},'
+        f'"took_ms":{1000 * seconds:.3f},"results":{entries_text(answer.results)}}}'
+    )
+
+
+def answers_text(texts: Sequence[str], answers: Sequence[Answer | str], seconds: float) -> str:
+    """The results of each text, or the sentence that says why it has none."""
+    to = next(answer.query.to for answer in answers if isinstance(answer, Answer))
+    parts = []
+    for text, answer in zip(texts, answers, strict=True):
+        if isinstance(answer, str):
+            results, problem = "[]", encode(answer)
+        else:
+            results, problem = entries_text(answer.results), "null"
+        parts.append(f'{{"text":{encode(text)},"results":{results},"problem":{problem}}}')
+    took = f"{1000 * seconds:.3f}"
+    return f'{{"within":{encode(to)},"took_ms":{took},"answers":[{",".join(parts)}]}}'

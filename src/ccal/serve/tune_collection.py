@@ -1,11 +1,11 @@
-"""A `TuneLibrary` as a collection: recordings find scores, and scores find sounds."""
+"""A `TuneLibrary` as a collection: recordings find scores, and scores find recordings."""
 
 from __future__ import annotations
 
 import re
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
@@ -20,22 +20,18 @@ from ccal.music.audio import FRAME_RATE
 from ccal.optional import require
 from ccal.retrieval import fingerprint
 from ccal.retrieval.backends.base import Vectors
-from ccal.serve.card import Card
-from ccal.serve.collection import Answer, Entry, Media, Query, Question, UnknownItemError
-from ccal.serve.describing import describe_model, has_words, short
+from ccal.serve.cached_reader import FileSizes
+from ccal.serve.collection import Answer, Card, CutShortError, Entry, Media, Query, UnknownItemError
+from ccal.serve.describing import POINTS, describe_model, evenly, has_words, plane, short
 from ccal.serve.evaluation import Evaluation, find_run
-from ccal.serve.projection import POINTS, evenly, plane
-from ccal.serve.sizes import CutShortError, Sizes
-
-__all__ = ["TuneCollection"]
 
 _ID = re.compile(r"tune-(0|[1-9][0-9]{0,8})")
 _OTHER = {"audio": "sheet", "sheet": "audio"}
-_EXAMPLES, _KEPT = 12, 64
+_EXAMPLES, _SOUNDS = 12, 64
 
 
 class TuneCollection:
-    """See `ccal.serve.collection.Collection`. One item is a tune, to be seen and to be heard."""
+    """See `ccal.serve.collection.Collection`. One item is a tune, as a staff and as a sound."""
 
     kind = "tunes"
 
@@ -50,21 +46,21 @@ class TuneCollection:
         self.title, self._library = title, library
         self._evaluation = find_run(model_folder)
         self._about = describe_model(model, fingerprint(model), model_folder)
-        self._sounds: OrderedDict[int, bytes] = OrderedDict()
-        self._guard = threading.Lock()
         folders = {library.folder, library.store.folder}
-        self._sizes = [Sizes(folder, lambda name: name.endswith(".npy")) for folder in folders]
+        self._sizes = [FileSizes(folder, lambda name: name.endswith(".npy")) for folder in folders]
         self._cut: list[str] = []
-        self._scale = _width_of(library.staff_png(0)) // self._width(0) if len(library) else 1
-        self._points = lru_cache(maxsize=1)(self._read_points)
+        self._lock = threading.Lock()
+        self._scale = _png_width(library.staff_png(0)) // self._width(0) if len(library) else 1
+        self._sound = lru_cache(maxsize=_SOUNDS)(library.wav)
+        self._points = lru_cache(maxsize=1)(self._draw)
 
     def counts(self) -> dict[str, int]:
-        """Each tune is there twice, to be seen and to be heard."""
+        """Each tune counts in both modalities."""
         return {"sheet": len(self._library), "audio": len(self._library)}
 
     def check(self) -> None:
-        """The files were checked when they were opened; they must not become shorter since."""
-        with self._guard:
+        """The library checked its files when it opened them; since then none may become shorter."""
+        with self._lock:
             self._cut += [name for sizes in self._sizes for name in sizes.cut()]
             if self._cut:
                 raise CutShortError(self._cut)
@@ -74,7 +70,7 @@ class TuneCollection:
         return {"audio": "audio", "sheet": "sheet"}
 
     def info(self) -> dict[str, Any]:
-        """What the page has to know before it asks."""
+        """Modalities, queries, examples and the model."""
         chosen = evenly(len(self._library), _EXAMPLES)
         return {
             "modalities": [
@@ -93,43 +89,40 @@ class TuneCollection:
             "model": self._about,
         }
 
-    def ask(self, query: Query) -> Question:
-        """A question; a tune is asked for by its sound, or by its staff to be heard."""
+    def resolve(self, query: Query) -> Query:
+        """A recording finds staves, a staff finds recordings; a tune does both, staves first."""
         if query.where:
             raise InputError("Tunes have no metadata to filter by; leave `where` out.")
         _check_modality(query.to)
         if query.kind == "item":
             self._number(query.data)
-            within = query.to or "sheet"
-            return Question(query.kind, _OTHER[within], query.data, within, query.k)
+            to = query.to or "sheet"
+            return replace(query, modality=_OTHER[to], to=to, explain=False)
         if query.kind not in _OTHER:
             raise InputError(f"This collection cannot be asked by {query.kind}.")
-        within = _OTHER[query.kind]
-        if query.to not in (None, within):
-            raise InputError(f"A query of {query.kind} finds {within}, not {query.to}.")
-        return Question(query.kind, query.kind, query.data, within, query.k)
+        to = _OTHER[query.kind]
+        if query.to not in (None, to):
+            raise InputError(f"A query of {query.kind} finds {to}, not {query.to}.")
+        return replace(query, modality=query.kind, to=to, explain=False)
 
-    def answer(self, questions: Sequence[Question]) -> list[Answer | Exception]:
-        """One after the other: each is a batch of snippets already."""
-        replies: list[Answer | Exception] = []
-        for question in questions:
+    def answer(self, queries: Sequence[Query]) -> list[Answer | Exception]:
+        """One query after the other: each is a batch of snippets already."""
+        answers: list[Answer | Exception] = []
+        for query in queries:
             try:
                 self.check()
-                replies.append(self._answer(question))
+                answers.append(self._answer(query))
             except Exception as error:
-                replies.append(error)
-        return replies
+                answers.append(error)
+        return answers
 
     def entries(
         self, modality: str | None, contains: str | None, offset: int, limit: int
     ) -> tuple[int, list[Entry]]:
-        """Some of the tunes, in the order of the library."""
+        """A page of the tunes in the order of the library."""
         _check_modality(modality)
-        found = [
-            tune
-            for tune, name in enumerate(self._library.names)
-            if has_words(name.casefold(), contains or "")
-        ]
+        names = enumerate(self._library.names)
+        found = [tune for tune, name in names if has_words(name.casefold(), contains or "")]
         page = found[offset : offset + limit]
         return len(found), [self._entry(tune, modality or "sheet") for tune in page]
 
@@ -153,54 +146,46 @@ class TuneCollection:
         return self._points()
 
     def evaluation(self) -> Evaluation | None:
-        """What is known of the model's quality."""
+        """The evaluation of the model's run."""
         return self._evaluation
 
     def warm(self) -> None:
-        """Run the networks once, which makes them ready."""
+        """Run the networks once."""
         if len(self._library):
             self._library.identify_sheet(self._staff(0), k=1)
 
     def close(self) -> None:
-        """Nothing is held that has to be let go."""
+        """A library has nothing to close."""
 
-    def _answer(self, question: Question) -> Answer:
-        data, item = question.data, None
-        if question.kind == "item":
+    def _answer(self, query: Query) -> Answer:
+        data, item = query.data, None
+        if query.kind == "item":
             tune = self._number(data)
-            item = self._entry(tune, question.modality)
-            heard = question.modality == "audio"
-            data = _samples(self._sound(tune)) if heard else self._staff(tune)
-        if question.modality == "audio":
-            found = self._library.identify(data, k=question.k)
+            item = self._entry(tune, query.modality)
+            data = _samples(self._sound(tune)) if query.modality == "audio" else self._staff(tune)
+        if query.modality == "audio":
+            found = self._library.identify(data, k=query.k)
         else:
-            found = self._library.identify_sheet(np.asarray(data), k=question.k)
-        return Answer(question, [self._found(m, question.within) for m in found], item=item)
+            found = self._library.identify_sheet(np.asarray(data), k=query.k)
+        results = [self._entry(match.tune, _OTHER[query.modality], match) for match in found]
+        return Answer(query, results, item=item)
 
-    def _found(self, match: TuneMatch, modality: str) -> Entry:
-        place = {"columns": match.columns, "seconds": match.seconds, "path": match.path}
-        return self._entry(match.tune, modality, match.score, place)
-
-    def _entry(
-        self,
-        tune: int,
-        modality: str,
-        score: float | None = None,
-        place: Mapping[str, Any] | None = None,
-    ) -> Entry:
+    def _entry(self, tune: int, modality: str, match: TuneMatch | None = None) -> Entry:
+        """A tune; all of it, or the part that matches."""
         stored = self._library.store.tunes[tune]
         width, duration = self._width(tune), (stored.audio[1] - stored.audio[0]) / FRAME_RATE
-        whole = {"columns": (0.0, float(width)), "seconds": (0.0, duration), "path": []}
-        size = {"width": width, "scale": self._scale, "duration": round(duration, 3)}
-        card = Card(
-            f"tune-{tune}",
-            modality,
-            modality,
-            short(stored.name, 200),
-            {"source": stored.source, "key": stored.key},
-            media=("staff", "audio"),
-        )
-        return Entry(card, score, place={**(place or whole), **size})
+        place = {
+            "columns": match.columns if match else (0.0, float(width)),
+            "seconds": match.seconds if match else (0.0, duration),
+            "path": match.path if match else [],
+            "width": width,
+            "scale": self._scale,
+            "duration": round(duration, 3),
+        }
+        facts = {"source": stored.source, "key": stored.key}
+        title, media = short(stored.name, 200), ("staff", "audio")
+        card = Card(f"tune-{tune}", modality, modality, title, facts, media=media)
+        return Entry(card, match.score if match else None, place=place)
 
     def _number(self, id: str) -> int:
         match = _ID.fullmatch(id)
@@ -215,19 +200,7 @@ class TuneCollection:
     def _staff(self, tune: int) -> Any:
         return np.ascontiguousarray(self._library.store.tune(tune).sheet.T)
 
-    def _sound(self, tune: int) -> bytes:
-        with self._guard:
-            if tune in self._sounds:
-                self._sounds.move_to_end(tune)
-                return self._sounds[tune]
-        made = self._library.wav(tune)
-        with self._guard:
-            self._sounds[tune] = made
-            while len(self._sounds) > _KEPT:
-                self._sounds.popitem(last=False)
-        return made
-
-    def _read_points(self) -> dict[str, Any]:
+    def _draw(self) -> dict[str, Any]:
         chosen = evenly(len(self._library), POINTS // 2)
         tunes = [tune for _ in _OTHER for tune in chosen]
         modalities = [name for name in _OTHER for _ in chosen]
@@ -248,14 +221,14 @@ def _check_modality(name: str | None) -> None:
 
 
 def _means(library: TuneLibrary, modality: str, tunes: Sequence[int]) -> Vectors:
-    """The mean vector (n, d) of the positions of each of n tunes."""
+    """Mean vectors (n, d) over the snippets of each of n tunes."""
     tunes_of, vectors = library.positions["tune"], library.vectors[modality]
     bounds = np.searchsorted(tunes_of, np.arange(len(library) + 1)).tolist()
     return np.stack([vectors[bounds[tune] : bounds[tune + 1]].mean(0) for tune in tunes])
 
 
-def _width_of(png: bytes) -> int:
-    """The width that stands in a PNG's header."""
+def _png_width(png: bytes) -> int:
+    """The width in a PNG's header."""
     return int.from_bytes(png[16:20], "big")
 
 

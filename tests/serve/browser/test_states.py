@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ccal.serve.late_collection import LateCollection, Report
+from ccal.serve.collection import PendingCollection, Report
 from tests.serve.browser.conftest import PLAYWRIGHT, Opener
 from tests.serve.conftest import open_collection, photo
 from tests.serve.live import Live
@@ -98,7 +98,7 @@ def test_unknown_words_and_items(visit: Opener, live: Live) -> None:
 def test_a_server_that_dies_and_comes_back(
     visit: Opener, photos: Path, serve: Callable[..., Live], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ccal.serve.running import listen
+    from ccal.serve.app import listen
 
     server = Live(open_collection(photos))
     page = visit(server, "?q=red+square", expected=FAILED)
@@ -129,7 +129,7 @@ def test_a_collection_that_is_still_being_made(
             report("rendering tunes", 57, 184)
         return open_collection(photos)
 
-    late = LateCollection(make, title="photos")
+    late = PendingCollection(make, title="photos")
     page = visit(serve(late), "?q=red+square", width=320, expected=FAILED, ready=False)
     expect(page.locator(".preparing")).to_contain_text("rendering tunes, 57 of 184")
     bar = page.get_by_role("progressbar", name="Getting ready")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ccal.serve.late_collection import LateCollection, Report
+from ccal.serve.collection import PendingCollection, Report
 from tests.serve.conftest import open_collection
 from tests.serve.live import Live, until
 
@@ -35,7 +35,7 @@ def test_the_server_is_there_before_the_collection(
     photos: Path, serve: Callable[..., Live]
 ) -> None:
     gate, ready = Gate(photos), threading.Event()
-    late = LateCollection(gate, title="photos", ready=lambda _: ready.set())
+    late = PendingCollection(gate, title="photos", ready=lambda _: ready.set())
     with serve(late).client() as client:
         assert client.get("/").status_code == 200
         assert client.get("/health").status_code == 200
@@ -63,7 +63,7 @@ def test_the_server_is_there_before_the_collection(
 
 def test_stopping_in_the_middle(photos: Path) -> None:
     gate = Gate(photos)
-    late: Any = LateCollection(gate, title="photos")
+    late: Any = PendingCollection(gate, title="photos")
     server = Live(late)
     server.stop()
     assert gate.stopped

@@ -1,0 +1,214 @@
+"""An index as several threads read it: one at a time, with caches of what is asked for often."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from ccal.errors import InputError
+from ccal.retrieval import Hit, Index, Item
+from ccal.retrieval.answers import Hits, Stored
+from ccal.retrieval.backends.base import Vectors
+from ccal.serve.collection import Card, Entry, Query, UnknownItemError
+from ccal.serve.describing import card_of, kind_of, short
+
+Value = TypeVar("Value")
+_MOST_NAMES, _MOST_CARDS = 100_000, 20_000
+_log = logging.getLogger("ccal.serve")
+
+
+class Cached(Generic[Value]):
+    """Computes a value again if `state` has changed, or after `seconds`; in one thread at a time.
+
+    >>> calls = []
+    >>> value = Cached(lambda: calls.append(1) or len(calls), state=lambda: "same")
+    >>> value.get(), value.get()
+    (1, 1)
+    """
+
+    def __init__(
+        self, make: Callable[[], Value], state: Callable[[], object], seconds: float = 300.0
+    ) -> None:
+        self._make, self._state, self._seconds = make, state, seconds
+        self._lock = threading.RLock()
+        self._kept: tuple[object, float, Value] | None = None
+
+    def get(self) -> Value:
+        """The current value."""
+        state, now = self._state(), time.monotonic()
+        kept = self._kept
+        if kept is None or kept[0] != state or now - kept[1] > self._seconds:
+            with self._lock:
+                # Another thread may have computed it while this one waited.
+                if self._kept is kept:
+                    self._kept = (state, now, self._make())
+                kept = self._kept
+        assert kept is not None
+        return kept[2]
+
+
+class FileSizes:
+    """Sizes of the memory-mapped files of a folder, to notice files that become shorter.
+
+    The system kills a process that reads beyond the end of a mapped file. A file that another one
+    of its name replaces does no harm, since the old one stays mapped: files are told apart by their
+    inode. A look takes microseconds a file.
+
+    Args:
+        mapped: by its name, whether a file is mapped; others may shrink.
+    """
+
+    def __init__(self, folder: Path, mapped: Callable[[str], bool]) -> None:
+        self._folder, self._mapped = folder, mapped
+        self._known = self._look()
+
+    def cut(self) -> list[str]:
+        """Names of the files that are shorter than at the last call."""
+        before, self._known = self._known, self._look()
+        return sorted(
+            file[0] for file, size in self._known.items() if file in before and size < before[file]
+        )
+
+    def _look(self) -> dict[tuple[str, int], int]:
+        found = {}
+        # If the folder cannot be read, the reader of its files raises a better message.
+        with suppress(OSError), os.scandir(self._folder) as entries:
+            for entry in entries:
+                if self._mapped(entry.name) and entry.is_file():
+                    about = entry.stat()
+                    found[entry.name, about.st_ino] = about.st_size
+        return found
+
+
+class CachedReader:
+    """Reads an index, which other processes may change meanwhile.
+
+    A backend has one connection, on which two threads cannot have transactions: a lock lets them
+    take turns. Counts are cached for a second; ids and names until the counts change; cards of
+    found items until there are 20,000. `kinds` says how to show items of a modality, where that
+    does not depend on the items.
+    """
+
+    def __init__(self, index: Index, kinds: dict[str, str]) -> None:
+        self.modalities = index.binding.modalities
+        self._index, self._kinds = index, kinds
+        about = index.stats()
+        # A database looks after its own files.
+        self._sizes = (
+            FileSizes(Path(about.location), _mapped) if about.backend == "folder" else None
+        )
+        self._lock = threading.RLock()
+        self._counts = Cached(self._count, lambda: None, seconds=1.0)
+        self._ids = Cached(self._list, self.counts)
+        self._names = Cached(self._read_names, self.counts)
+        self._cards: dict[Stored, Card] = {}
+
+    def counts(self) -> dict[str, int]:
+        """Number of items of each modality, at most a second old."""
+        return self._counts.get()
+
+    def check(self) -> None:
+        """Read something, so that a damaged index raises its error."""
+        self._count()
+
+    def ids(self) -> dict[str, list[str]]:
+        """Ids by modality, in order of insertion."""
+        return self._ids.get()
+
+    def names(self) -> dict[str, str]:
+        """Title and text of each item by its id, casefolded, for an index of up to 100,000."""
+        if sum(self.counts().values()) > _MOST_NAMES:
+            raise InputError(
+                f"Names can be filtered among {_MOST_NAMES:,} items at most; search instead."
+            )
+        return self._names.get()
+
+    def get(self, ids: Sequence[str]) -> list[Item]:
+        """Items by their ids."""
+        with self._lock:
+            return self._index.get(ids)
+
+    def item(self, id: str) -> Item:
+        """One item."""
+        try:
+            (item,) = self.get([id])
+        except InputError as error:
+            raise UnknownItemError(f"There is no item {short(id, 200)!r}.") from error
+        return item
+
+    def card(self, item: Item | Hit) -> Card:
+        """An item as it is shown."""
+        return card_of(item, self.kind(item.modality))
+
+    def kind(self, modality: str) -> str:
+        """How items of a modality are shown; if `kinds` does not say it, the first item decides."""
+        if modality not in self._kinds:
+            first = self.ids()[modality][:1]
+            if not first:
+                return "array"
+            self._kinds[modality] = kind_of(self.get(first)[0])
+        return self._kinds[modality]
+
+    def vectors(self, ids: Sequence[str]) -> Vectors:
+        """Stored vectors (n, d)."""
+        with self._lock:
+            return self._index.vectors(ids)
+
+    def search(self, queries: Sequence[Query], vectors: Vectors) -> list[list[Entry]]:
+        """Results of queries with the same `to` and `where`, by their vectors (n, d)."""
+        to, where = queries[0].to, queries[0].where or {}
+        # One more for an item, which finds itself.
+        k = max(query.k + (query.kind == "item") for query in queries)
+        with self._lock:
+            if self._sizes is not None and (cut := self._sizes.cut()):
+                _log.warning("cut short: %s; all files are read again", ", ".join(cut))
+                self._index.check()
+            found = self._index.search_vectors(vectors, k=k, within=to, where=where)
+            # Hits are read from the index when they are first used, so inside of the lock.
+            results = [self._entries(hits) for hits in found]
+        return [
+            [one for one in several if query.kind != "item" or one.card.id != query.data][: query.k]
+            for query, several in zip(queries, results, strict=True)
+        ]
+
+    def close(self) -> None:
+        """Close the index."""
+        with self._lock:
+            self._index.close()
+
+    def _entries(self, hits: Hits | Sequence[Hit]) -> list[Entry]:
+        """Hits with their cards, which are cached: reading an item takes as long as finding it."""
+        if not isinstance(hits, Hits):
+            return [Entry(self.card(hit), hit.score) for hit in hits]
+        cards, entries = self._cards, []
+        for score, stored in hits.stored():
+            card = cards.get(stored)
+            if card is None:
+                if len(cards) >= _MOST_CARDS:
+                    cards.clear()
+                card = cards[stored] = self.card(Item(*hits.records.facts(stored)))
+            entries.append(Entry(card, score))
+        return entries
+
+    def _count(self) -> dict[str, int]:
+        with self._lock:
+            return {name: self._index.count(name) for name in self.modalities}
+
+    def _list(self) -> dict[str, list[str]]:
+        with self._lock:
+            return {name: self._index.ids(name) for name in self.modalities}
+
+    def _read_names(self) -> dict[str, str]:
+        cards = [self.card(item) for ids in self.ids().values() for item in self.get(ids)]
+        return {card.id: f"{card.title} {card.text or ''}".casefold() for card in cards}
+
+
+def _mapped(name: str) -> bool:
+    """Every file of an index is mapped, except its database, its lock and hidden files."""
+    return ".sqlite" not in name and not name.startswith(".") and not name.endswith(".lock")
