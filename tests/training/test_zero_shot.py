@@ -82,7 +82,7 @@ def test_neighbours_help_where_pictures_are_noisy() -> None:
     torch.testing.assert_close(
         together.candidates(x),
         mean_of_neighbours(
-            alone.model.encode("image", x), together.relatives(torch.from_numpy(x)), neighbours=4
+            alone.model.encode("image", x), together.discriminant(torch.from_numpy(x)), neighbours=4
         ),
     )
 
@@ -186,8 +186,8 @@ def test_a_model_in_a_folder_of_its_own_still_loads(tmp_path: Path) -> None:
     save_part(
         old,
         "zero-shot.json",
-        {**config, "format": 2, "model": "model-1234"},
-        found.relatives.state_dict(),
+        {**config, "format": 2, "model": "model-1234", "relatives": config["discriminant"]},
+        found.discriminant.state_dict(),
     )
     found.model.save(old / "model-1234")
     items = test.column("image")[:]
@@ -228,7 +228,7 @@ def test_what_is_no_zero_shot_model_is_refused(tmp_path: Path) -> None:
         load_zero_shot(tmp_path / "birds")
     found.save(tmp_path / "birds")
     config.write_text(json.dumps({**json.loads(config.read_text()), "neighbours": 0}))
-    with pytest.raises(InputError, match=r"damaged: .* wrong relatives or neighbours"):
+    with pytest.raises(InputError, match="neighbours must be a whole number of at least 1"):
         load_zero_shot(tmp_path / "birds")
 
 

@@ -35,18 +35,18 @@ __all__ = ["ZeroShotOptions", "train_zero_shot"]
 
 @dataclass(frozen=True, kw_only=True)
 class ZeroShotOptions:
-    """What `train_zero_shot` chooses from, by AP@k on validation classes.
+    """The values that `train_zero_shot` tries; AP@k on validation classes chooses among them.
 
     Args:
-        dims: of the common space.
+        dims: dimensions of the common space.
         ridges: of CCA, for x and y, in units of the view's mean variance.
-        powers: scores are multiplied by correlation^power.
+        powers: CCA's coordinates are weighted by correlation^power.
         class_shares: the y of a training pair becomes (1 - share) y + share * mean y of its class.
-        neighbours: over which the embedding of a candidate is averaged; 1 is none.
-        pair_count: neighbouring words of y that occur so often together in the training texts are
-            features of their own; 0 for none.
-        root: square roots take the place of the features of x.
-        k: of AP@k; if no class has so many candidates, the largest class sets it.
+        neighbours: numbers of candidates over which the embedding of one is averaged; 1 is none.
+        pair_count: two neighbouring words of y are a feature of their own if the training texts
+            have them so often; 0 for no such features.
+        root: CCA sees square roots of the features of x.
+        k: of AP@k; if no class has so many candidates, the largest class sets k.
 
     `ZeroShotOptions.classic()` is linear CCA as in the books.
     """
@@ -62,7 +62,7 @@ class ZeroShotOptions:
 
     @classmethod
     def classic(cls, **changes: Any) -> ZeroShotOptions:
-        """Linear CCA with 64 dimensions and nothing but its ridge to choose."""
+        """Linear CCA with 64 dimensions; only the ridge is chosen."""
         plain: dict[str, Any] = {
             "dims": (64,),
             "ridges": ((0.1, 0.1), (0.3, 0.3), (1.0, 0.1), (1.0, 1.0), (3.0, 1.0), (10.0, 3.0)),
@@ -75,8 +75,8 @@ class ZeroShotOptions:
         return cls(**{**plain, **changes})
 
 
-# Ridges of CCA between features and classes, in units of a view's mean variance: the features need
-# one, and the classes only so much that their covariance can be inverted.
+# Of CCA between features and classes, in units of a view's mean variance. The classes need only
+# enough for their covariance to be inverted.
 _CLASS_RIDGE = (1.0, 1e-3)
 
 
@@ -86,11 +86,12 @@ def train_zero_shot(
     options: ZeroShotOptions | None = None,
     settings: Settings | None = None,
 ) -> ZeroShot:
-    """The linear model that finds validation classes best; nothing is trained step by step.
+    """The linear model that finds validation classes best, in closed form.
 
-    Linear CCA between x and the mean y of their groups gives the common space, linear CCA between x
-    and the classes the one in which candidates are neighbours. `valid` holds classes that `pairs`
-    do not. x are features or image files; of `settings` only those of the front ends count.
+    Linear CCA between x and the mean y of their groups gives the common space; linear CCA between x
+    and the classes gives the space in which candidates are neighbours. `valid` holds classes that
+    `pairs` do not. x are features or image files; only the front ends take something from
+    `settings`.
 
     >>> rng = np.random.default_rng(0)
     >>> meaning, label = rng.normal(size=(40, 8)), np.repeat(range(40), 10)
@@ -106,9 +107,10 @@ def train_zero_shot(
         raise InputError(f"The training pairs are of {pairs.names}, but valid of {valid.names}.")
     front_ends = _front_ends(settings or Settings(), pairs, options)
     seen, held = (_Items.of(part, front_ends, options.root) for part in (pairs, valid))
-    relatives = _relatives(seen, options.root)
+    discriminant = _discriminant(seen, options.root)
     neighbours = {
-        count: _averaged(relatives(held.given), count) for count in sorted(set(options.neighbours))
+        count: _averaged(discriminant(held.given), count)
+        for count in sorted(set(options.neighbours))
     }
     k = reachable_k(held.labels, options.k)
     best: tuple[float, dict[str, Any], CCA] | None = None
@@ -136,11 +138,11 @@ def train_zero_shot(
     assert best is not None
     _, facts, cca = best
     model = _model(cca, facts, pairs.names, front_ends)
-    return ZeroShot(model, relatives, facts["neighbours"], facts)
+    return ZeroShot(model, discriminant, facts["neighbours"], facts)
 
 
 def _front_ends(settings: Settings, pairs: Pairs, options: ZeroShotOptions) -> dict[str, FrontEnd]:
-    """Those of linear CCA, but with pairs of words, if wanted."""
+    """The front ends of linear CCA; with `pair_count`, TF-IDF also has pairs of words."""
     front_ends = fit_front_ends(settings.changed(method="linear"), pairs)
     for name, front_end in front_ends.items():
         if options.pair_count and isinstance(front_end, TfidfVectoriser):
@@ -154,9 +156,9 @@ def _front_ends(settings: Settings, pairs: Pairs, options: ZeroShotOptions) -> d
 
 @dataclass(frozen=True)
 class _Items:
-    """Features of n things, one for each group: x (n, d_x), rooted or not, and the mean y (n, d_y).
+    """One item for each of n groups: its x (n, d_x), the mean of its y (n, d_y), its label (n,).
 
-    `given` are the features of x as they came.
+    `given` are the features of x, `x` the same or their square roots.
     """
 
     given: Tensor
@@ -176,25 +178,25 @@ class _Items:
         return cls(x, rooted.numpy(), y.numpy(), labels[torch.from_numpy(first)])
 
     def mixed(self, share: float) -> NDArray[np.float32]:
-        """y, drawn towards the mean of its class."""
+        """(1 - share) y + share * mean y of the class."""
         means, classes = class_means(self.y, self.labels)
         of_class = means[torch.searchsorted(classes, self.labels)]
         return torch.from_numpy(self.y).lerp(of_class, share).numpy()
 
 
-def _relatives(seen: _Items, root: bool) -> LinearTower:
-    """CCA between x and the classes, as a tower."""
-    classes, place = seen.labels.unique(return_inverse=True)
+def _discriminant(seen: _Items, root: bool) -> LinearTower:
+    """The projection of x from CCA between x and the classes."""
+    classes, number = seen.labels.unique(return_inverse=True)
     if len(classes) < 2:
         raise InputError(f"Training needs pairs of at least 2 classes, got {len(classes)}.")
-    indicator = torch.eye(len(classes))[place].numpy()
-    dim = min(len(classes) - 1, seen.x.shape[1], len(place) - 1)
+    indicator = torch.eye(len(classes))[number].numpy()
+    dim = min(len(classes) - 1, seen.x.shape[1], len(number) - 1)
     cca = CCA(dim, ridge=_CLASS_RIDGE, power=0.0).fit(seen.x, indicator)
     return _tower(cca.x_mean_, cca.x_projection_, root)
 
 
 def _averaged(features: Tensor, count: int) -> Callable[[Tensor], Tensor]:
-    """Embeddings to their means over neighbours in `features`."""
+    """A function that averages embeddings over the neighbours in `features`."""
     if count == 1:
         return lambda embeddings: embeddings
     features = features.detach()
