@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ccal.model import DualEncoder
     from ccal.training import Settings
 
-__all__ = ["Run", "differences", "fingerprints", "hashes"]
+__all__ = ["Run", "differences", "fingerprints", "hashes", "load_model"]
 
 _FORMAT = 1
 _TABLES = ("run", "train", "data", "found")
@@ -187,6 +187,19 @@ class Run:
             )
         if found["split_sha256"] != self.found.get("split_sha256"):
             raise InputError(f"The split of the data has changed since {self.path} was trained.")
+
+
+def load_model(folder: str | os.PathLike[str]) -> DualEncoder:
+    """The model of a finished run, or of a folder that `DualEncoder.save` wrote."""
+    from ccal.model import load
+
+    path = Path(folder)
+    if (path / "config.json").is_file():
+        return load(path)
+    if (path / "evaluation.json").is_file() and (path / "model").is_dir():
+        # Settings and data stay unread: they would import all of training.
+        return load(path / "model")
+    return Run.open(path).model()
 
 
 def check_free(folder: Path) -> None:

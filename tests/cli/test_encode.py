@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ccal.cli import encode
+from ccal.data import items
 from ccal.runs import Run
 from tests.cli.conftest import SMALL, environment, invoke, make_files
 
@@ -27,7 +27,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_arrays_in_chunks(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encode, "_CHUNK", 100)
+    monkeypatch.setattr(items, "_CHUNK", 100)
     out = tmp_path / "out.npy"
     outcome = invoke("encode", trained / "run", "image", trained / "image.npy", "-o", out)
     assert outcome.code == 0, outcome

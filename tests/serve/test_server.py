@@ -258,7 +258,7 @@ def test_an_index_that_is_damaged_while_it_is_served(
 
 
 def test_serving_is_not_imported_before_it_is_needed() -> None:
-    code = "import sys, ccal, ccal.cli.app; print([m for m in sys.modules if 'fastapi' in m])"
+    code = "import sys, ccal, ccal.cli.serve; print([m for m in sys.modules if 'fastapi' in m])"
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True
     )

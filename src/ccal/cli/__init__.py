@@ -1,11 +1,10 @@
-"""The command line: `ccal train`, `evaluate`, `compare`, `encode`, `info` and `demo`.
+"""The command line: `ccal --help` lists the commands.
 
-app        the commands under one name, and how errors are shown
-options    what several commands can be told
-config     settings and data from TOML files, `--set` and flags, in one order of precedence
-sources    where the pairs of a command come from
-work       train, evaluate and write down one run
-train, evaluate, compare, encode, info   one command each
+app       the commands under one name, and how errors are shown
+console   notes, progress and errors on stderr
+options   options that several commands share
+pictures  images in a terminal
+The other modules are a command each: options in, a call to the library, words out.
 
 Nothing here imports torch before a command needs it: `ccal --help` answers at once.
 """

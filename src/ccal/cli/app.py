@@ -1,35 +1,49 @@
-"""The commands under one name."""
+"""The commands under one name; a command's module is imported when it is called."""
 
 from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from ccal.cli import (
-    compare,
-    data,
-    demo,
-    encode,
-    evaluate,
-    identify,
-    index,
-    info,
-    reproduce,
-    search,
-    serve,
-    train,
-)
 from ccal.cli.console import quiet_errors, warn_plainly
 
 __all__ = ["app"]
 
+_COMMANDS = (
+    *("train", "evaluate", "compare", "encode", "index", "search", "identify", "serve", "info"),
+    *("reproduce", "data", "demo"),
+)
+"""In the order of `ccal --help`. Each is a module with `command`, or `app` if it has several."""
+
 
 class Commands(TyperGroup):
-    """The group of commands; what goes wrong in any of them is told in one line."""
+    """The group of commands; it reports errors of any of them in one line."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names, in the order of the help."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of this name, made from its module."""
+        if cmd_name not in _COMMANDS:
+            # Typer suggests names that are close to a wrong one, of those in `self.commands`.
+            for name in _COMMANDS:
+                self.get_command(ctx, name)
+            return None
+        if cmd_name not in self.commands:
+            module = import_module(f"ccal.cli.{cmd_name}")
+            group = getattr(module, "app", None)
+            if group is None:
+                group = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+                group.command(cmd_name, context_settings=_HELP)(module.command)
+            self.commands[cmd_name] = typer.main.get_command(group)
+            self.commands[cmd_name].name = cmd_name
+        return self.commands[cmd_name]
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; errors a person can act on become a line on stderr and an exit code."""
@@ -44,12 +58,14 @@ class Commands(TyperGroup):
         raise typer.Exit(codes[0])
 
 
+_HELP = {"help_option_names": ["-h", "--help"]}
+
 app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=_HELP,
     epilog="`ccal COMMAND --help` explains a command, with examples.",
 )
 
@@ -82,14 +98,3 @@ def ccal(
     Give pairs (photos and captions, recordings and scores, any two arrays) to `ccal train`, and get
     a folder, the RUN, that the other commands work with.
     """
-
-
-for _module in (
-    *(train, evaluate, compare, encode, index, search, identify, serve, info),
-    *(reproduce,),
-):
-    app.command(_module.NAME)(_module.command)
-app.add_typer(data.app, name=data.NAME)
-
-
-app.command(demo.NAME)(demo.command)

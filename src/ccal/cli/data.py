@@ -19,6 +19,7 @@ __all__ = ["NAME", "app"]
 NAME = "data"
 
 app = typer.Typer(
+    add_completion=False,
     no_args_is_help=True,
     rich_markup_mode="markdown",
     help="Render tunes, in ABC or MusicXML, as sheet music and sound, and look at them.",

@@ -98,11 +98,11 @@ def command(
 
 def _library(folder: Path | None, run: Path | None) -> TuneLibrary:
     """The library that is asked for, made if there is none yet."""
-    from ccal.cli.index import open_model
     from ccal.music import SheetAudioStore
     from ccal.music.default import default_folder, default_library, default_model, library_of
+    from ccal.runs import load_model
 
-    chosen = open_model(run) if run else default_model()
+    chosen = load_model(run) if run else default_model()
     embedding = progress_line("embedding tunes")
     if folder is None:
         if not default_folder().is_dir():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -12,15 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccal.cli.console import note
-from ccal.cli.index import is_image, open_model
-from ccal.cli.pictures import picture, way_of
 from ccal.errors import InputError
 
 if TYPE_CHECKING:
     from ccal.model import DualEncoder
     from ccal.retrieval import Hit, Index
 
-__all__ = ["NAME", "bound_model", "command", "parse_filters"]
+__all__ = ["NAME", "command", "parse_filters"]
 
 NAME = "search"
 _FILTER = re.compile(r"([^<>=]+)(>=|<=|>|<|=)(.*)", re.DOTALL)
@@ -114,7 +113,7 @@ def command(
         found = [{"query": name, "hits": [asdict(hit) for hit in hits]} for name, hits in answers]
         print(json.dumps(found if several else found[0], indent=1))
         return
-    way = way_of() if pictures else None
+    show = _pictures() if pictures and sys.stdout.isatty() else None
     for number, (name, hits) in enumerate(answers):
         if several:
             print(f"{'' if number == 0 else chr(10)}{name}")
@@ -122,7 +121,7 @@ def command(
         print(header if hits else "nothing found")
         for hit, line in zip(hits, lines, strict=True):
             print(line)
-            if way and (shown := picture(hit.file, way)):
+            if show and (shown := show(hit.file)):
                 print(shown)
 
 
@@ -153,8 +152,9 @@ def _answers(
     index: Index, query: str, modality: str | None, folder: Path | None, options: dict[str, Any]
 ) -> tuple[list[tuple[str, Sequence[Hit]]], bool]:
     """Queries by name with their hits, and whether there may be several."""
-    from ccal.cli.encode import read_items
+    from ccal.features import ImageFeatures
     from ccal.features.tfidf import word_check
+    from ccal.retrieval.models import bound_model
 
     path = Path(query)
     _refuse_missing_file(path)
@@ -162,14 +162,19 @@ def _answers(
     items: Any = [query]
     several = query == "-" or (path.suffix.lower() in (".npy", ".txt") and path.is_file())
     if several:
-        items = read_items(path, None, None)
+        from ccal.data.items import read_items
+
+        given = read_items(path)
+        items = given.items
+        for text in given.notes:
+            note(text)
     names = [f"row {n}" for n in range(len(items))] if is_array else items
     if is_array and modality is None:
         return list(zip(names, index.search_vectors(items, **options), strict=True)), True
     model = bound_model(index, folder)
     if modality is None:
         modality = _guess(model, query)
-    if not is_array and not is_image(model, modality):
+    if not is_array and not isinstance(model.front_ends.get(modality), ImageFeatures):
         _check_words(items, word_check(model.front_ends.get(modality)))
     found = index.search(**{modality: items}, **options)
     return list(zip(names, found, strict=True)), several
@@ -200,27 +205,18 @@ def _check_words(texts: Sequence[str], knows: Callable[[str], bool]) -> None:
         )
 
 
-def bound_model(index: Index, folder: Path | None) -> DualEncoder:
-    """The model that is given, or that the index remembers; it must be the index's own."""
-    stored = index.binding.model_folder
-    if folder is None and stored is None:
-        raise InputError(
-            f"{index.stats().location} does not know where its model is; say it with --model RUN."
-        )
-    if folder is None and not Path(str(stored)).is_dir():
-        raise InputError(f"The model was in {stored}, which is gone; say where with --model RUN.")
-    model = open_model(folder or Path(str(stored)))
-    index.bind(model)
-    return model
-
-
 def _guess(model: DualEncoder, query: str) -> str:
     """The modality of a query: images by their files, words by the front end that reads them."""
+    from ccal.features import ImageFeatures
     from ccal.features.scan import SUFFIXES
 
     path = Path(query)
     image = path.suffix.lower() in SUFFIXES and path.is_file()
-    fitting = [name for name in model.front_ends if is_image(model, name) == image]
+    fitting = [
+        name
+        for name, front_end in model.front_ends.items()
+        if isinstance(front_end, ImageFeatures) == image
+    ]
     if len(fitting) != 1:
         what = "an image" if image else "words"
         x, y = model.modalities
@@ -229,6 +225,14 @@ def _guess(model: DualEncoder, query: str) -> str:
             f"of this model takes that; say which with --modality {x} or --modality {y}."
         )
     return fitting[0]
+
+
+def _pictures() -> Callable[[str | None], str | None] | None:
+    """A function from a file to what shows it in this terminal; None if it shows no pictures."""
+    from ccal.cli.pictures import picture, way_of
+
+    way = way_of()
+    return None if way is None else lambda file: picture(file, way)
 
 
 def _table(hits: Sequence[Hit]) -> list[str]:

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 import typer
 
 from ccal.cli.console import note, progress_line
-from ccal.cli.index import open_model
 from ccal.errors import InputError
 
 if TYPE_CHECKING:
@@ -184,8 +183,8 @@ def _collection(location: str | None, model: Path | None, root: Path | None) -> 
         return _own_tunes(model)
     if any((Path(location) / name).is_file() for name in (_LIBRARY, _STORE)):
         return _tunes(Path(location), model)
-    from ccal.cli.search import bound_model
     from ccal.retrieval import Index
+    from ccal.retrieval.models import bound_model
     from ccal.serve import IndexCollection
 
     index = Index.open(location)
@@ -202,9 +201,10 @@ def _tunes(location: Path, run: Path | None) -> Collection:
     """A library of tunes, or that of a store of tunes."""
     from ccal.music import SheetAudioStore, TuneLibrary
     from ccal.music.default import default_model, library_of
+    from ccal.runs import load_model
     from ccal.serve.tune_collection import TuneCollection
 
-    model = open_model(run) if run else default_model()
+    model = load_model(run) if run else default_model()
     if (location / _LIBRARY).is_file():
         library = TuneLibrary.open(location, model)
     else:
@@ -216,10 +216,11 @@ def _tunes(location: Path, run: Path | None) -> Collection:
 def _own_tunes(run: Path | None) -> Collection:
     """The library that comes with ccal, which is rendered and embedded the first time."""
     from ccal.music.default import default_folder, default_library, default_model
+    from ccal.runs import load_model
     from ccal.serve.collection import PendingCollection, Report
     from ccal.serve.tune_collection import TuneCollection
 
-    model = open_model(run) if run else default_model()
+    model = load_model(run) if run else default_model()
     if not (default_folder() / _STORE).is_file():
         note(
             "The first time, the tunes are rendered and embedded, which takes some minutes; the "
