@@ -1,8 +1,7 @@
 """Speed of PairwiseRankingLoss against plain autograd and against its three bare products.
 
 Each row times forward and backward in float32, the variants taking turns within one run, and
-gives medians: on pairs drawn with a given cosine, and on the batches of a training with the CCA
-layer. Run with `python -m benchmarks.ranking`.
+gives medians. Run with `python -m benchmarks.ranking`.
 """
 
 from __future__ import annotations
@@ -10,21 +9,17 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from benchmarks.layer import quiet
 from benchmarks.timing import Row, medians, show
-from ccal.cca import CCALayer
-from ccal.experiments.digits import halves
 from ccal.losses import PairwiseRankingLoss
 
 SIZES = ((32, 100), (32, 1000), (128, 1000), (256, 1000), (512, 2000))
-# Cosine of a match, from an untrained to a well trained model; it decides how many hinges are
-# active, and with that whether the fused loss lists them or multiplies densely.
+# Cosine of a match, from an untrained to a well trained model: it decides how many hinges are
+# active.
 MATCHES = (0.2, 0.5, 0.7)
 MARGIN = 0.5
-STEPS = (1, 20, 50, 100, 200, 400)
 
 
 def pairs(dim: int, count: int, match: float) -> tuple[Tensor, Tensor]:
@@ -50,29 +45,6 @@ def plain(x: Tensor, y: Tensor, direction: str) -> Tensor:
     if direction == "both":
         loss = loss + (torch.relu(scores - match + MARGIN) * others).sum()
     return loss / (len(x) * (len(x) - 1))
-
-
-def training_batches(dim: int, steps: tuple[int, ...]) -> dict[int, tuple[Tensor, Tensor]]:
-    """What the loss is given in these steps of a training: halves of digits, batches of 1000."""
-    torch.manual_seed(0)
-    digits = halves()[0]
-    left, right = (torch.from_numpy(digits.column(name)[:]) for name in digits.names)
-    towers = [
-        nn.Sequential(nn.Linear(32, 512), nn.BatchNorm1d(512), nn.ELU(), nn.Linear(512, dim))
-        for _ in range(2)
-    ]
-    layer, loss = quiet(CCALayer(dim)), PairwiseRankingLoss(margin=MARGIN)
-    optimiser = torch.optim.Adam(nn.ModuleList(towers).parameters(), lr=1e-3)
-    batches = {}
-    for step in range(1, max(steps) + 1):
-        batch = torch.randperm(len(left))[:1000]
-        x, y = layer(towers[0](left[batch]), towers[1](right[batch]))
-        if step in steps:
-            batches[step] = x.detach(), y.detach()
-        optimiser.zero_grad()
-        loss(x, y).backward()
-        optimiser.step()
-    return batches
 
 
 def row(x: Tensor, y: Tensor, direction: Literal["x->y", "both"], seconds: float) -> Row:
@@ -117,20 +89,10 @@ def rows(seconds: float = 1.5) -> list[Row]:
     ]
 
 
-def training_rows(seconds: float = 1.5) -> list[Row]:
-    """The table of a training."""
-    return [
-        {"step": step, **row(x.requires_grad_(), y.requires_grad_(), "x->y", seconds)}
-        for dim in (128, 256)
-        for step, (x, y) in training_batches(dim, STEPS).items()
-    ]
-
-
 def main() -> dict[str, list[Row]]:
-    """Run, print, and return the tables."""
-    tables = {"ranking loss": rows(), "ranking loss in training": training_rows()}
+    """Run, print, and return the table."""
+    tables = {"ranking loss": rows()}
     show("Pairwise ranking loss, forward + backward, float32", tables["ranking loss"])
-    show("The same on the batches of a training", tables["ranking loss in training"])
     return tables
 
 

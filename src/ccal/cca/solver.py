@@ -38,8 +38,11 @@ __all__ = [
 
 def ridge_floor(cov: Tensor) -> float:
     """Smallest ridge that keeps a float64 covariance positive definite in floating point."""
-    share = max(len(cov), 64) * torch.finfo(torch.float64).eps
-    return share * cov.trace().item() or 1.0
+    return _floor(len(cov), cov.trace().item())
+
+
+def _floor(dim: int, total_variance: float) -> float:
+    return max(dim, 64) * torch.finfo(torch.float64).eps * total_variance or 1.0
 
 
 class Ridge(NamedTuple):
@@ -52,7 +55,8 @@ class Ridge(NamedTuple):
 
 def ridge_in_force(cov: Tensor, ridge: float, *, relative: bool) -> Ridge:
     """The ridge, in units of the mean variance if `relative`, raised to `ridge_floor`."""
-    floor, variance = ridge_floor(cov), cov.diagonal().mean().item()
+    total = cov.trace().item()
+    floor, variance = _floor(len(cov), total), total / len(cov)
     amount = ridge * variance if relative else ridge
     if amount <= floor:
         return Ridge(floor, floor / variance if variance else 0.0, variance)
@@ -154,10 +158,12 @@ def solve(
     if T.dtype == torch.float64:
         noise = _cancelled(Wx, cov.xx), _cancelled(Wy, cov.yy)
     U, d, V = singular_vectors(T, precision, full=k is None, least_share=least_share, noise=noise)
-    U, V = U[:, :k].to(Wx), V[:, :k].to(Wy)
+    if k is not None:
+        U, d, V = U[:, :k], d[:k], V[:, :k]
+    U, V = U.to(Wx), V.to(Wy)
     if aligned:
         return Solution(Wx.mT @ (U @ V.mT), Wy.mT, d, V)
-    return Solution(*fix_signs(Wx.mT @ U, Wy.mT @ V), d[:k], Wx.new_empty(0))
+    return Solution(*fix_signs(Wx.mT @ U, Wy.mT @ V), d, Wx.new_empty(0))
 
 
 def fix_signs(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
