@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.cli.conftest import SMALL, environment, invoke, make_files
 
 # A search loaded 178 modules of ccal before its commands imported lazily.
-MOST = 89
+MOST = 75
 CODE = """
 import atexit, sys
 own = lambda: sorted(name for name in sys.modules if name.split(".")[0] == "ccal")

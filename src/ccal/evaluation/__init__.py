@@ -11,27 +11,32 @@
   `tie_warning`: diagnostics.
 """
 
-from ccal.evaluation.classes import (
-    ClassReport,
-    class_average_precision,
-    class_means,
-    class_precisions,
-    evaluate_classes,
-    item_average_precision,
-    reachable_k,
-)
-from ccal.evaluation.diagnostics import (
-    CorrelationStructure,
-    chance_correlation,
-    collapse_warning,
-    correlation_structure,
-    effective_rank,
-    tie_warning,
-)
-from ccal.evaluation.embedded import EmbeddedPairs, evenly_spaced
-from ccal.evaluation.measures import Measures
-from ccal.evaluation.protocol import Direction, Report, Ties, evaluate_embeddings, two_way_ranks
-from ccal.evaluation.trec import export_trec
+from typing import TYPE_CHECKING
+
+from ccal.optional import lazy_names
+
+if TYPE_CHECKING:
+    from ccal.evaluation.classes import (
+        ClassReport,
+        class_average_precision,
+        class_means,
+        class_precisions,
+        evaluate_classes,
+        item_average_precision,
+        reachable_k,
+    )
+    from ccal.evaluation.diagnostics import (
+        CorrelationStructure,
+        chance_correlation,
+        collapse_warning,
+        correlation_structure,
+        effective_rank,
+        tie_warning,
+    )
+    from ccal.evaluation.embedded import EmbeddedPairs, evenly_spaced
+    from ccal.evaluation.measures import Measures
+    from ccal.evaluation.protocol import Direction, Report, Ties, evaluate_embeddings, two_way_ranks
+    from ccal.evaluation.trec import export_trec
 
 __all__ = [
     "ClassReport",
@@ -57,3 +62,40 @@ __all__ = [
     "tie_warning",
     "two_way_ranks",
 ]
+
+# A model needs the hub correction only; the rest is imported when first used.
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "classes": (
+            "ClassReport",
+            "class_average_precision",
+            "class_means",
+            "class_precisions",
+            "evaluate_classes",
+            "item_average_precision",
+            "reachable_k",
+        ),
+        "diagnostics": (
+            "CorrelationStructure",
+            "chance_correlation",
+            "collapse_warning",
+            "correlation_structure",
+            "effective_rank",
+            "tie_warning",
+        ),
+        "embedded": (
+            "EmbeddedPairs",
+            "evenly_spaced",
+        ),
+        "measures": ("Measures",),
+        "protocol": (
+            "Direction",
+            "Report",
+            "Ties",
+            "evaluate_embeddings",
+            "two_way_ranks",
+        ),
+        "trec": ("export_trec",),
+    },
+)
