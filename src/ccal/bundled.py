@@ -1,4 +1,4 @@
-"""Models that come with the package."""
+"""`pretrained`: models that come with the package."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ def pretrained(name: str) -> DualEncoder:
     """A trained model that comes with the package, ready to encode.
 
     "folk-tunes" joins sheet music ("sheet": pictures (n, 1, 40, 100) of a staff, ink 1 and paper 0)
-    and sound ("audio": spectrograms (n, 1, 136, 100) of `ccal.music.audio`), the note
-    that both are about in the middle. `model_card(name)` says what it was trained on and how well
-    it does.
+    and sound ("audio": spectrograms (n, 1, 136, 100) of `ccal.music.audio`), both with the
+    same note in the middle. `model_card(name)` says what it was trained on and how well it does.
 
     >>> pretrained("folk-tunes").modalities
     ('sheet', 'audio')
@@ -28,7 +27,7 @@ def pretrained(name: str) -> DualEncoder:
 
 
 def model_card(name: str) -> str:
-    """What a model was made from, how well it does, and its licence, as Markdown."""
+    """Training data, quality and licence of a model, as Markdown."""
     return (_model(name).with_suffix(".md")).read_text()
 
 
@@ -45,7 +44,7 @@ def held_out(name: str) -> set[str]:
 
 
 def abc_hash(abc: str) -> str:
-    """Names a tune by how it is written.
+    """A short hash of a tune's notation.
 
     >>> abc_hash("X:1\\nK:C\\nCDE|")
     'b5c99ee72fa592da'

@@ -1,15 +1,16 @@
-"""DualEncoder: two named towers and the projection in which they meet."""
+"""`DualEncoder`: front ends, two named towers, and the projection in which they meet."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Protocol, Self, get_args
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ccal.bounds import Options, Whole, check
 from ccal.cca import CCALayer
 from ccal.encoders import FrontEnd, build_front_end, build_tower, front_end_config, tower_config
 from ccal.errors import InputError
@@ -24,7 +25,7 @@ _CONFIG, _FORMAT = "config.json", 2
 
 
 class Items(Protocol):
-    """What can be encoded: n items in order; slices of it are tensors, arrays or raw items."""
+    """n items to encode, in order; its slices are tensors, arrays or lists of raw items."""
 
     def __len__(self) -> int: ...
 
@@ -62,11 +63,11 @@ class DualEncoder(nn.Module):
     The keyword arguments name the modalities: the first is view x, the second view y.
 
     Args:
-        projection: what stands between towers and space: "cca" (`CCALayer`), "learned" (a trained
+        projection: from the towers to the common space: "cca" (`CCALayer`), "learned" (a trained
             matrix a view) or "none".
-        dim: features that both towers put out.
+        dim: number of features that each tower returns.
         cca: arguments for `CCALayer`, such as {"power": 1.0}.
-        front_ends: what turns raw items of a modality, such as texts, into features for its tower.
+        front_ends: by modality, from raw items, such as texts, to features for its tower.
         towers: two networks from (n, features) to (n, dim), by the names of their modalities.
 
     >>> from ccal.encoders import DenseTower
@@ -93,8 +94,8 @@ class DualEncoder(nn.Module):
                 "A DualEncoder joins two modalities, each given by its name, such as "
                 f"image=..., text=...; got {list(towers) or 'none'}."
             )
-        if projection not in ("cca", "learned", "none"):
-            raise InputError(f'projection must be "cca", "learned" or "none", got {projection!r}.')
+        check("dim", dim, Whole(at_least=1))
+        check("projection", projection, Options(*get_args(Projection)))
         if cca and projection != "cca":
             raise InputError(f'cca={cca} needs projection="cca", got {projection!r}.')
         self.front_ends = dict(front_ends or {})
@@ -129,7 +130,7 @@ class DualEncoder(nn.Module):
         return self.towers[name_x](x), self.towers[name_y](y)
 
     def features(self, modality: str, data: Any) -> Tensor:
-        """What the tower takes: tensors and arrays as they are, raw items by the front end."""
+        """Input of a tower: tensors and arrays as they are, raw items through the front end."""
         self._tower(modality)
         if isinstance(data, Tensor):
             return data
@@ -179,7 +180,7 @@ class DualEncoder(nn.Module):
     def correct_hubs(
         self, pairs: tuple[Tensor, Tensor], *, neighbours: int = 10, weight: float = 0.5
     ) -> DualEncoder:
-        """From now on `encode` corrects for hubs, by embeddings (m, k) of these training pairs."""
+        """Let `encode` correct for hubs from now on, by embeddings (m, k) of training pairs."""
         x, y = pairs
         hubs = HubCorrection(x.shape[1], bank=len(x), neighbours=neighbours, weight=weight)
         self.hubs = hubs.to(x.device)
@@ -215,7 +216,8 @@ class DualEncoder(nn.Module):
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
         """The model that `config` described, with fresh weights."""
-        import ccal.features  # noqa: F401 - registers the front ends
+        if config["front_ends"]:
+            import ccal.features  # noqa: F401 - registers the front ends
 
         model = cls(
             dim=config["dim"],

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ccal.bundled import pretrained
 from ccal.data.splits import Split
 from ccal.evaluation import CorrelationStructure, Report, correlation_structure
-from ccal.experiments.sheet_audio import embed_pairs, evaluate_pairs, train_sheet_audio
+from ccal.experiments.sheet_audio import evaluate_pairs, train_sheet_audio
 from ccal.model import DualEncoder
 from ccal.music import (
     SheetAudioPairs,
@@ -37,7 +37,7 @@ from ccal.music import (
 )
 from ccal.music.default import held_out_tunes
 from ccal.music.sound import RENDER_RATE
-from ccal.training import Settings
+from ccal.training import Settings, embed
 from ccal.training.hardware import keep_freed_memory
 from ccal.training.progress import Record
 
@@ -212,7 +212,7 @@ def _report(
     from ccal.reports import write_report
 
     structures: dict[str, CorrelationStructure] = {
-        name: correlation_structure(*embed_pairs(model, test))
+        name: correlation_structure(*embed(model, test, batch_size=256))
         for name, (model, _) in trained.items()
     }
     return write_report(

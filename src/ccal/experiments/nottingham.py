@@ -23,12 +23,13 @@ from ccal.data.reading import split_hash
 from ccal.data.splits import Split
 from ccal.errors import InputError
 from ccal.evaluation import CorrelationStructure, Report, correlation_structure
-from ccal.experiments.sheet_audio import embed_pairs, evaluate_pairs, train_sheet_audio
+from ccal.experiments.sheet_audio import evaluate_pairs, train_sheet_audio
 from ccal.files import write_atomically
 from ccal.model import DualEncoder
 from ccal.music import SheetAudioPairs, SheetAudioStore, ThinnedPairs, split_tunes_by_melody
 from ccal.runs import differences
 from ccal.training.settings import Settings
+from ccal.training.validation import embed
 
 __all__ = [
     "METHODS",
@@ -222,7 +223,7 @@ def _correlation(
     model: DualEncoder, seen: SheetAudioPairs, held: SheetAudioPairs
 ) -> dict[str, Any]:
     """The correlation structure of the embeddings, as plain data."""
-    views = [embed_pairs(model, ThinnedPairs(pairs, 4000)) for pairs in (seen, held)]
+    views = [embed(model, ThinnedPairs(pairs, 4000), batch_size=256) for pairs in (seen, held)]
     found = correlation_structure(*views[0], held_out=views[1])
     held_out = None if found.held_out is None else found.held_out.tolist()
     return {

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from ccal.encoders import VGG
 from ccal.evaluation import Report, evaluate_embeddings
@@ -16,8 +14,9 @@ from ccal.training.loop import fit
 from ccal.training.methods import make_objective, projection_options
 from ccal.training.progress import History
 from ccal.training.settings import Settings
+from ccal.training.validation import embed
 
-__all__ = ["SHEET_AUDIO", "embed_pairs", "evaluate_pairs", "sheet_audio_model", "train_sheet_audio"]
+__all__ = ["SHEET_AUDIO", "evaluate_pairs", "sheet_audio_model", "train_sheet_audio"]
 
 SHEET_AUDIO = ("sheet", "audio")
 _HEIGHTS = {"sheet": 40, "audio": 136}
@@ -70,20 +69,8 @@ def train_sheet_audio(
     return model, history
 
 
-def embed_pairs(model: DualEncoder, pairs: Features, size: int = 256) -> tuple[Tensor, Tensor]:
-    """Embeddings (n, k) of both modalities."""
-    x, y = zip(
-        *(
-            [model.encode(n, v) for n, v in zip(model.modalities, pairs.batch(rows), strict=True)]
-            for rows in np.array_split(np.arange(len(pairs)), -(-len(pairs) // size))
-        ),
-        strict=True,
-    )
-    return torch.cat(x), torch.cat(y)
-
-
 def evaluate_pairs(model: DualEncoder, pairs: Features, *, bootstrap: int = 1000) -> Report:
     """How well sheet and sound of these pairs find each other, each among all others."""
     return evaluate_embeddings(
-        *embed_pairs(model, pairs), names=model.modalities, bootstrap=bootstrap
+        *embed(model, pairs, batch_size=256), names=model.modalities, bootstrap=bootstrap
     )
