@@ -48,11 +48,18 @@ __getattr__ = lazy_names(
     {
         "bundled": ("pretrained",),
         "cca": ("CCA", "CCALayer"),
+        "codes": (),
         "data": ("Pairs",),
+        "encoders": (),
         "errors": ("CcalError", "InputError", "NotFittedError", "SmallBatchWarning"),
+        "evaluation": (),
+        "features": (),
         "losses": ("InfoNCELoss", "PairwiseRankingLoss", "SigmoidLoss", "TraceNormLoss"),
         "model": ("DualEncoder", "load"),
+        "music": (),
+        "reports": (),
         "retrieval": ("Index",),
+        "runs": (),
         "training": ("Settings", "evaluate", "fit", "train"),
     },
 )

@@ -32,11 +32,14 @@ def require(module: str, extra: str, purpose: str) -> Any:
 def lazy_names(package: str, modules: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
     """A `__getattr__` for a package: each name is imported from its module when first used.
 
-    `modules` maps a module of the package, without the package's name, to the names in it.
+    `modules` maps a module of the package, without the package's name, to the names in it. The
+    modules themselves are names of the package, too.
     """
     module_of = {name: module for module, names in modules.items() for name in names}
 
     def get(name: str) -> Any:
+        if name in modules:
+            return import_module(f"{package}.{name}")
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(import_module(f"{package}.{module_of[name]}"), name)

@@ -8,42 +8,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-import torch
-from scipy import stats
 
-from ccal.cli.comparison import compare_rows, half_interval
-from ccal.evaluation import evaluate_embeddings
 from tests.cli.conftest import invoke
 
 ARRAYS = ["--x", "image.npy", "--y", "text.npy"]
 SMALL = [*ARRAYS, "--dim", "6", "--epochs", "2", "--batch-size", "96", "-o", "out", "-q"]
 METHODS = ["linear", "dcca", "learned", "ccal", "refined"]
-
-
-def test_half_intervals_are_those_of_students_t() -> None:
-    for n in (2, 3, 5, 21, 22, 40):
-        values = [float(i % 7) for i in range(n)]
-        low, high = stats.t.interval(0.95, n - 1, sum(values) / n, stats.sem(values))
-        assert half_interval(values) == pytest.approx((high - low) / 2, rel=5e-3)
-
-
-def test_intervals_over_seeds_and_over_queries() -> None:
-    x, noise = torch.randn(30, 4), torch.randn(2, 30, 4)
-    one, two = (evaluate_embeddings(x, x + n, bootstrap=50, seed=0) for n in noise)
-    seeds, _ = compare_rows({"a": [one, two]})
-    scores = [one.x_to_y.measures.mrr, two.x_to_y.measures.mrr]
-    assert (seeds.interval, seeds.half) == ("seeds", half_interval(scores))
-    halves = [(r.x_to_y.high.mrr - r.x_to_y.low.mrr) / 2 for r in (one, two)]  # type: ignore[union-attr]
-    assert seeds.queries == pytest.approx(sum(halves) / 2)
-    assert seeds.mrr == pytest.approx(sum(scores) / 2)
-    for reports in ([one], [one, one]):
-        row, _ = compare_rows({"a": reports})
-        low, high = one.x_to_y.low, one.x_to_y.high
-        assert low is not None
-        assert high is not None
-        assert (row.interval, row.half) == ("bootstrap", (high.mrr - low.mrr) / 2)
-    bare = evaluate_embeddings(x, x, bootstrap=0)
-    assert compare_rows({"a": [bare]})[0].half is None
 
 
 def test_one_table_and_a_run_for_each(files: Path) -> None:
@@ -59,15 +29,25 @@ def test_one_table_and_a_run_for_each(files: Path) -> None:
         "R@5",
         "R@10",
         "MR",
+        "better",
+        "than",
     ]
     assert len([line for line in lines if "image -> text" in line]) == 2
     assert "±" in lines[1]
-    rows = json.loads(Path("out/comparison.json").read_text())
+    content = json.loads(Path("out/comparison.json").read_text())
+    rows = content["rows"]
+    assert len(content["data_sha256"]) == 64
+    assert [(t["direction"], t["one"], t["other"]) for t in content["tests"]] == [
+        ("image -> text", "linear", "refined"),
+        ("text -> image", "linear", "refined"),
+    ]
     assert len(rows) == 4
     assert all(row["seeds"] == 2 and row["half"] >= 0 for row in rows)
     table = list(csv.DictReader(Path("out/comparison.csv").read_text().splitlines()))
     assert [float(row["mrr"]) for row in table] == [row["mrr"] for row in rows]
-    assert "refined" in Path("out/comparison.html").read_text()
+    page = Path("out/comparison.html").read_text()
+    assert "refined" in page
+    assert "p (Holm)" in page
     assert Path("out/plots/comparison.png").is_file()
     assert Path("out/refined-1/model/config.json").is_file()
 

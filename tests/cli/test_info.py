@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ccal.cli.info import stages
+from ccal.runs.folder import stages
 from tests.cli.conftest import invoke
 
 

@@ -161,7 +161,7 @@ def test_a_comparison_goes_on_after_ctrl_c(files: Path) -> None:
     assert outcome.code == 0, outcome
     assert Path("out/linear-0/evaluation.json").stat().st_mtime_ns == done
     assert metrics.read_text().splitlines()[: len(before)] == before
-    assert len(json.loads(Path("out/comparison.json").read_text())) == 4
+    assert len(json.loads(Path("out/comparison.json").read_text())["rows"]) == 4
 
 
 def test_two_processes_train_as_one(files: Path) -> None:

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import Annotated, get_args
 
 import typer
 
 from ccal.cli import options as o
-from ccal.cli.config import make_settings, read_config
-from ccal.cli.console import note
-from ccal.cli.sources import make_source, read_source
-from ccal.errors import CcalError, InputError
-
-if TYPE_CHECKING:
-    from ccal.cli.work import Judgement
-    from ccal.data import Data, Source
-    from ccal.runs import Run
-    from ccal.training import Settings
+from ccal.cli.console import note, note_warnings, training
+from ccal.errors import InputError
+from ccal.runs.config import read_config
 
 __all__ = ["NAME", "command"]
 
@@ -82,35 +73,30 @@ def command(
 
     `ccal compare pairs.csv --x image=photos.npy --y text --methods linear,ccal --seeds 0,1`
     """
-    from ccal.cli.work import check_classes
-    from ccal.files import alone_in
+    from ccal import runs
 
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise InputError("`ccal compare` runs in one process; torchrun is for `ccal train`.")
-    wanted = [(m, s) for m in _methods(methods) for s in _seeds(seeds)]
+    wanted, numbers = _methods(methods), _seeds(seeds)
     file, file_data = read_config(config)
-    source = make_source(context.params, file_data)
-    folder = out or Path(
-        "runs", f"{Path(source.table or source.views[0].file or 'x').stem}-compare"
-    )
-    plans = {(m, s): make_settings(context.params, file, method=m, seed=s) for m, s in wanted}
-    for settings in plans.values():
-        check_classes(settings, source)
-    _check_folder(folder)
-    data = read_source(source)
-    found = data.facts()
-    judgements: dict[str, list[Judgement]] = {}
-    for number, ((method, seed), settings) in enumerate(plans.items(), start=1):
-        if not quiet:
-            note(f"{method}, seed {seed} (run {number} of {len(plans)})")
-        place = folder / f"{method}-{seed}"
-        with alone_in(place):
-            run, begun = _open(place, settings, source, found)
-            judgement = _finish(run, data, begun, context.params)
-        judgements.setdefault(method, []).append(judgement)
-    _write(folder, judgements, source, found, page=not no_report)
+    source = o.make_source(context.params, file_data)
+    # "refined" keeps a record of the settings that were given, which the other methods ignore.
+    settings = o.make_settings(context.params, file, method="refined")
+    with training(go_on="run the same command again to go on."):
+        table_of_methods = runs.compare(
+            source,
+            settings,
+            methods=wanted,
+            seeds=numbers,
+            folder=out,
+            report=not no_report,
+            progress=not quiet,
+            note=note_warnings if quiet else note,
+        )
+    print(table_of_methods)
+    for text in table_of_methods.warnings:
+        note(f"warning: {text}")
     if not quiet:
-        look = "" if no_report else f" Look at {folder / 'comparison.html'}"
+        folder = table_of_methods.folder
+        look = "" if no_report else f" Look at {folder}/comparison.html"
         note(f"Wrote {folder}.{look}")
 
 
@@ -130,115 +116,3 @@ def _seeds(text: str) -> list[int]:
     if not parts or not all(part.isdecimal() for part in parts):
         raise InputError(f"--seeds takes whole numbers such as 0,1,2; got {text!r}.")
     return list(dict.fromkeys(map(int, parts)))
-
-
-def _check_folder(folder: Path) -> None:
-    """A folder for a comparison is new, empty, or holds nothing but one."""
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise InputError(f"{folder} is a file; name another folder with --out.")
-    ours = {"comparison.html", "comparison.csv", "comparison.json", "plots"}
-    methods = get_args(o.MethodName)
-    for entry in folder.iterdir():
-        method, _, seed = entry.name.rpartition("-")
-        run = entry.is_dir() and method in methods and seed.isdecimal()
-        if not run and entry.name not in ours and not entry.name.startswith("."):
-            raise InputError(
-                f"{folder} holds {entry.name}, which is of no comparison; name another folder "
-                "with --out."
-            )
-
-
-def _open(
-    place: Path, settings: Settings, source: Source, found: Mapping[str, Any]
-) -> tuple[Run, bool]:
-    """The run of one method and seed, and whether it had been begun before."""
-    from ccal.runs import Run, differences, only_planned
-
-    if not (place / "config.toml").is_file() or only_planned(place):
-        return Run.create(place, settings, source, found), False
-    run = Run.open(place, finished=False)
-    run.check_unchanged(found)
-    if changes := differences(run.settings.as_dict(), settings.as_dict()):
-        raise InputError(
-            f"{place} was made with other settings ({'; '.join(changes)}); compare with the "
-            "same ones, or name another folder with --out."
-        )
-    return run, True
-
-
-def _finish(run: Run, data: Data, begun: bool, params: Mapping[str, Any]) -> Judgement:
-    """Train a run, or go on with it, or take it as it is."""
-    from ccal.cli.work import judge, train_run
-
-    if run.finished:
-        part = run.evaluation()["part"]
-        return judge(run.model(), data.part(part), part, train=data.part("train"))
-    judgement = train_run(
-        run,
-        data,
-        resume=begun,
-        progress=not params["quiet"],
-        go_on="run the same command again to go on.",
-        report=False,  # the comparison has one, of all runs together
-    )
-    assert judgement is not None  # there is one process only
-    return judgement
-
-
-def _write(
-    folder: Path,
-    judgements: Mapping[str, list[Judgement]],
-    source: Source,
-    found: Mapping[str, Any],
-    *,
-    page: bool,
-) -> None:
-    """Print the table, and write it with the plots."""
-    from ccal.cli.comparison import as_table, compare_rows, write_rows
-    from ccal.runs import fingerprints, hashes
-
-    reports = {method: [j.report for j in several] for method, several in judgements.items()}
-    rows = compare_rows(reports)
-    write_rows(folder, rows, hashes(found))
-    print(as_table(rows))
-    structures = {
-        method: several[0].structure
-        for method, several in judgements.items()
-        if several[0].structure is not None
-    }
-    warnings = list(
-        dict.fromkeys(
-            f"{method}: {text}"
-            for method, several in judgements.items()
-            for judgement in several
-            for text in judgement.warnings
-        )
-    )
-    for text in warnings:
-        note(f"warning: {text}")
-    if not page:
-        return
-    facts = {
-        "data": source.table or f"{source.x}, {source.y}",
-        "fingerprints": fingerprints(found),
-        "pairs": f"{found['train']:,} train, {found['valid']:,} valid, {found['test']:,} test",
-        "seeds": str(max(map(len, reports.values()))),
-    }
-    try:
-        from ccal.reports import save_plots, write_comparison
-
-        write_comparison(
-            folder / "comparison.html",
-            title=folder.name,
-            facts=facts,
-            reports_by_method=reports,
-            structures=structures,
-            warnings=warnings,
-        )
-        save_plots(folder / "plots", structures=structures, reports_by_method=reports)
-    except InputError:
-        raise
-    except CcalError as error:  # a package that only plots need
-        note(f"warning: no page was written. {error}")

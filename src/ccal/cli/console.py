@@ -8,10 +8,19 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ccal.errors import CcalError
+from ccal.errors import CcalError, InputError
 from ccal.progress import counting as progress_line
 
-__all__ = ["StoppedError", "is_first_rank", "note", "progress_line", "quiet_errors", "warn_plainly"]
+__all__ = [
+    "StoppedError",
+    "is_first_rank",
+    "note",
+    "note_warnings",
+    "progress_line",
+    "quiet_errors",
+    "training",
+    "warn_plainly",
+]
 
 
 class StoppedError(CcalError):
@@ -32,6 +41,25 @@ def note(text: str) -> None:
     # Closed by `2>&-`, stderr is None, and print would take stdout for it.
     if is_first_rank() and sys.stderr is not None:
         print(text, file=sys.stderr, flush=True)
+
+
+def note_warnings(text: str) -> None:
+    """The same for `--quiet`: of the remarks of `ccal.runs` only the warnings."""
+    if text.startswith("warning: "):
+        note(text)
+
+
+@contextmanager
+def training(go_on: str) -> Iterator[None]:
+    """Tell a person who stops training how to `go_on`, and which option mends rare words."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise StoppedError(go_on, getattr(error, "signal", 2)) from error
+    except InputError as error:
+        if "lower min_count" in str(error):
+            raise InputError(f"{error} Here: --set min_count=1") from error
+        raise
 
 
 @contextmanager

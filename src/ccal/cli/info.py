@@ -5,15 +5,11 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from ccal.cli import options as o
-from ccal.errors import InputError
-
-if TYPE_CHECKING:
-    from ccal.runs import Run
 
 __all__ = ["NAME", "command"]
 
@@ -32,9 +28,9 @@ def command(
 
     `ccal info runs/first`
     """
-    from ccal.runs import Run
+    from ccal import runs
 
-    facts = describe(Run.open(run, finished=False))
+    facts = runs.load(run, finished=False).describe()
     if as_json:
         print(json.dumps(facts, indent=1))
         return
@@ -42,63 +38,6 @@ def command(
     width = max(map(len, lines))
     for name, value in lines.items():
         print(f"{name:<{width}}  {value}")
-
-
-def describe(run: Run) -> dict[str, Any]:
-    """All that is known of a run, as plain values."""
-    facts: dict[str, Any] = {
-        "run": str(run.path),
-        "finished": run.finished,
-        "method": run.settings.method,
-        "seed": run.settings.seed,
-        "data": run.source.as_dict(),
-        **{name: run.found[name] for name in ("modalities", "pairs", "train", "valid", "test")},
-        "stages": stages(run.metrics()),
-        "made_with": dict(run.about),
-        "bytes": sum(f.stat().st_size for f in run.path.rglob("*") if f.is_file()),
-    }
-    if run.finished:
-        facts |= {"dim": _dim(run.model_folder), "evaluation": run.evaluation()}
-    return facts
-
-
-def _dim(model: Path) -> int:
-    """Features of a saved model, without loading it."""
-    try:
-        return int(json.loads((model / "config.json").read_text())["dim"])
-    except KeyError as error:
-        raise InputError(f"The model in {str(model)!r} is damaged: no {error}") from error
-    except (OSError, ValueError, TypeError) as error:
-        raise InputError(f"The model in {str(model)!r} is damaged: {error}") from error
-
-
-def stages(records: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Epochs of each stage of training, and the best with its validation measure in per cent.
-
-    The measure is the MRR, or AP@k where a run chose by classes.
-
-    >>> stages([{"stage": "all", "epoch": 1, "mrr_x_to_y": None, "mrr_y_to_x": None}])
-    {'all': {'epochs': 1, 'best_epoch': None, 'measure': None, 'valid': None}}
-    """
-    found: dict[str, dict[str, Any]] = {}
-    for record in records:
-        blank = {"epochs": 0, "best_epoch": None, "measure": None, "valid": None}
-        stage = found.setdefault(str(record.get("stage", "train")), blank)
-        epoch = int(record.get("epoch", 0))
-        stage["epochs"] = max(stage["epochs"], epoch)
-        measure, share = _validation(record)
-        # Of equals the last, as in training; metrics.jsonl has shares.
-        if share is not None and (stage["valid"] is None or 100 * share >= stage["valid"]):
-            stage |= {"best_epoch": epoch, "measure": measure, "valid": 100 * share}
-    return found
-
-
-def _validation(record: dict[str, Any]) -> tuple[str, float | None]:
-    """What decided about an epoch, and how good it was."""
-    if record.get("score") is not None:
-        return "AP@k", record["score"]
-    forth, back = record.get("mrr_x_to_y"), record.get("mrr_y_to_x")
-    return "MRR", None if forth is None or back is None else (forth + back) / 2
 
 
 def _stage(name: str, stage: dict[str, Any]) -> str:

@@ -1,49 +1,25 @@
-"""What several commands can be told, each with its help, in groups."""
+"""Options that several commands share, and the `Source` and `Settings` that they make."""
 
 from __future__ import annotations
 
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-__all__ = [
-    "DATA",
-    "FLAGS",
-    "LAYOUT_VIEWS",
-    "BatchSize",
-    "Captions",
-    "Config",
-    "Dim",
-    "Epochs",
-    "Files",
-    "Group",
-    "Label",
-    "LayoutName",
-    "LearningRate",
-    "MethodName",
-    "NoReport",
-    "Precision",
-    "Preset",
-    "PresetName",
-    "Quiet",
-    "RunFolder",
-    "Select",
-    "Set",
-    "SkipBadRows",
-    "SplitBy",
-    "SplitColumn",
-    "SplitSeed",
-    "Table",
-    "TestShare",
-    "ValidShare",
-    "X",
-    "Y",
-]
+from ccal.errors import InputError
+from ccal.runs.config import LAYOUT_VIEWS
+
+if TYPE_CHECKING:
+    from ccal.data import Source
+    from ccal.training import Settings
 
 _PAIRS, _SPLIT, _TRAINING = "The pairs", "Their split", "Training"
 
-# Written out, since their home imports torch, which takes seconds; a test compares them.
+# Written out, since importing them takes torch and seconds; a test compares them.
 MethodName = Literal["refined", "ccal", "dcca", "learned", "linear"]
 PresetName = Literal[
     "default",
@@ -61,9 +37,6 @@ DATA = (
     *("split_column", "split_by", "valid", "test", "split_seed"),
 )
 """Options that describe a `Source`, by the names of its fields."""
-
-LAYOUT_VIEWS = {"x": "image", "y": "text"}
-"""What x and y are of a published data set, unless a person says so."""
 
 FLAGS = {
     "method": "method",
@@ -273,3 +246,88 @@ NoReport = Annotated[
     typer.Option("--no-report", help="Leave out the page and the plots, which take seconds."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")]
+
+
+def any_data_options(params: Mapping[str, Any]) -> bool:
+    """Whether a command was told anything about its data."""
+    return any(params.get(name) is not None for name in DATA)
+
+
+def make_source(params: Mapping[str, Any], file: Mapping[str, Any]) -> Source:
+    """The source that a command's options describe, over the [data] table of its file."""
+    from ccal.data import Source
+
+    given = {name: params[name] for name in DATA if params.get(name) is not None}
+    for name in ("valid", "test"):
+        if name in given:
+            given[name] = _size(f"--{name}", given[name])
+    if "table" in given:
+        given["table"] = str(given["table"])
+    if given.get("layout", file.get("layout")) is not None:
+        given = {**{k: v for k, v in LAYOUT_VIEWS.items() if k not in file}, **given}
+    values: dict[str, Any] = {**file, **given}
+    if values.get("x") is None or values.get("y") is None:
+        lacking = " and ".join(f"--{name}" for name in ("x", "y") if values.get(name) is None)
+        raise InputError(
+            f"{lacking} missing: which two things belong together? For arrays: --x images.npy "
+            "--y texts.npy; for a table: pairs.csv --x image --y text; for a published data set: "
+            "its folder and --layout."
+        )
+    here = os.getcwd()
+    if file.get("folder", here) != here:
+        # Paths in options start at the current folder, those in a file at the file's own.
+        given = _from_here(given, has_table=values.get("table") is not None)
+    return Source.from_mapping({**file, **given, "folder": file.get("folder", here)})
+
+
+def make_settings(params: Mapping[str, Any], file: Mapping[str, Any], **changes: Any) -> Settings:
+    """Settings from a preset, the [train] table of a file, `--set` and flags; the later win."""
+    from ccal.training import Settings
+
+    file = dict(file)
+    of_file = file.pop("preset", None)
+    preset = params.get("preset") or of_file or "default"
+    flags = {field: params[name] for name, field in FLAGS.items() if params.get(name) is not None}
+    given = {**file, **parse_set(params.get("set") or ()), **flags, **changes}
+    return Settings.preset(preset, **given)
+
+
+def parse_set(entries: Iterable[str]) -> dict[str, Any]:
+    """The values of `--set name=value`, written as in TOML; what is no TOML is text.
+
+    >>> parse_set(["margin=0.3", "hidden_y=[512, 512]", "loss=ranking"])
+    {'margin': 0.3, 'hidden_y': [512, 512], 'loss': 'ranking'}
+    """
+    values = {}
+    for entry in entries:
+        name, equals, text = (part.strip() for part in entry.partition("="))
+        if not (name and equals and text):
+            raise InputError(f"--set takes NAME=VALUE, as in --set margin=0.3; got {entry!r}.")
+        try:
+            values[name] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            values[name] = text
+    return values
+
+
+def _size(option: str, text: str) -> float | int:
+    """A fraction such as 0.1, or a number such as 500."""
+    try:
+        return int(text) if text.lstrip("+-").isdigit() else float(text)
+    except ValueError as error:
+        raise InputError(f"{option} must be a fraction or a whole number, got {text!r}.") from error
+
+
+def _from_here(given: Mapping[str, Any], *, has_table: bool) -> dict[str, Any]:
+    """Options with their relative paths made absolute."""
+    from ccal.data import View
+
+    values = dict(given)
+    for name in {"table", "files"} & set(values):
+        values[name] = str(Path(values[name]).absolute())
+    for name in {"x", "y"} & set(values):
+        view = View.of(values[name], table=has_table)
+        if view.file is not None:
+            key = f":{view.key}" if view.key else ""
+            values[name] = f"{view.name}={Path(view.file).absolute()}{key}"
+    return values

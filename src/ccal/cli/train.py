@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ccal.cli import options as o
-from ccal.cli.config import make_settings, read_config
-from ccal.cli.console import note
-from ccal.cli.sources import any_data_options, make_source, read_source
+from ccal.cli.console import note, note_warnings, training
 from ccal.errors import InputError
+from ccal.runs.config import read_config
 
 if TYPE_CHECKING:
-    from ccal.data import Data, Source
-    from ccal.runs import Run
+    from ccal.data import Source
     from ccal.training import Settings
 
 __all__ = ["NAME", "command"]
@@ -106,117 +103,55 @@ def command(
 
     Flags win over `--set`, these over `--config`, and that over `--preset`.
     """
-    from ccal.training import distributed_from_environment
+    from ccal import runs
 
     params = context.params
-    with distributed_from_environment(), ExitStack() as alone:
-        run, data = _reopen(params, alone) if resume else _begin(params, alone)
-        if data is None:
-            note(f"{run.path} has finished already; see: ccal info {_quoted(run)}")
-            return
-        if not quiet:
-            found = run.found
-            note(
-                f"{found['train']:,} training, {found['valid']:,} validation and "
-                f"{found['test']:,} test pairs of {' and '.join(found['modalities'])}; "
-                f"method {run.settings.method}"
-            )
-        _work(run, data, params)
-
-
-def _work(run: Run, data: Data, params: Mapping[str, Any]) -> None:
-    from ccal.cli.work import train_run
-
-    judgement = train_run(
-        run,
-        data,
-        resume=params["resume"],
-        progress=not params["quiet"],
-        go_on=f"continue with: ccal train --resume -o {_quoted(run)}",
-        report=not params["no_report"],
-        tensorboard=params["tensorboard"],
-    )
-    if judgement is None:  # another rank speaks
+    source, settings, folder = _resumed(params) if resume else _new(params)
+    told = f" -o {shlex.quote(str(folder))}" if folder is not None else ""
+    with training(go_on=f"continue with: ccal train --resume{told}"):
+        run = runs.train(
+            source,
+            settings,
+            folder,
+            resume=resume,
+            report=not no_report,
+            tensorboard=tensorboard,
+            progress=not quiet,
+            note=note_warnings if quiet else note,
+        )
+    name = shlex.quote(str(run.path))
+    if run.result is None:  # another rank trained, or there was nothing to do
+        note(f"{run.path} has finished already; see: ccal info {name}")
         return
-    if judgement.part == "valid":
-        note("There are no test pairs; these are the validation pairs, seen while training.")
-    print(judgement)
-    for text in judgement.warnings:
+    print(run.result)
+    for text in run.result.warnings:
         note(f"warning: {text}")
-    if not params["quiet"]:
+    if not quiet:
         page = run.path / "report.html"
         look = f"Look at {page}, or try" if page.is_file() else "Try"
-        note(f"Wrote {run.path}. {look}: ccal info {_quoted(run)}")
+        note(f"Wrote {run.path}. {look}: ccal info {name}")
 
 
-def _quoted(run: Run) -> str:
-    """The run's folder for a command to copy."""
-    return shlex.quote(str(run.path))
-
-
-def _begin(params: Mapping[str, Any], alone: ExitStack) -> tuple[Run, Data]:
-    """A new run and its data; until `alone` is closed, no other process works in its folder."""
-    from ccal.cli.work import check_classes
-    from ccal.files import alone_in
-    from ccal.runs import Run, check_free
-    from ccal.training.parallel import from_rank_0
+def _new(params: Mapping[str, Any]) -> tuple[Source, Settings, Path]:
+    from ccal.runs.training import default_folder
 
     file, file_data = read_config(params["config"])
-    settings = make_settings(params, file)
-    source = make_source(params, file_data)
-    check_classes(settings, source)
-    out = params["out"] or _default_folder(settings, source)
-    # Before the data are read, which may take long; ranks must all look before the first writes.
-    from_rank_0(lambda: check_free(out))
-    data = read_source(source)
-
-    def create() -> Run:
-        alone.enter_context(alone_in(out))
-        return Run.create(out, settings, source, data.facts())
-
-    return from_rank_0(create), data
+    settings = o.make_settings(params, file)
+    source = o.make_source(params, file_data)
+    return source, settings, params["out"] or default_folder(source, settings.method)
 
 
-def _reopen(params: Mapping[str, Any], alone: ExitStack) -> tuple[Run, Data | None]:
-    """The run to go on with, and its data unless it has finished.
-
-    Options that are given again must say what they said at first.
-    """
-    from ccal.files import alone_in
-    from ccal.runs import Run, differences
-    from ccal.training.parallel import from_rank_0
+def _resumed(params: Mapping[str, Any]) -> tuple[Source | None, Settings, Path]:
+    """The run's own settings with what is given again, which must be the same."""
+    from ccal import runs
 
     if params["out"] is None:
         raise InputError("--resume needs --out, the folder of the run to go on with.")
-    run = Run.open(params["out"], finished=False)
-    if run.finished:
-        return run, None
-
-    def finished() -> bool:
-        alone.enter_context(alone_in(run.path))
-        return run.finished  # by another process, just before it gave the folder free
-
-    if from_rank_0(finished):
-        return run, None
+    run = runs.load(params["out"], finished=False)
     file, file_data = read_config(params["config"])
-    then, source = run.settings.as_dict(), run.source.as_dict()
-    given = make_settings(
-        params, {**then, **file} if params["preset"] is None and "preset" not in file else file
-    )
-    changes = differences(then, given.as_dict())
-    if any_data_options(params) or file_data:
-        now = make_source(params, {**source, **file_data}).as_dict()
-        changes += [c for c in differences(source, now) if not c.startswith("folder ")]
-    if changes:
-        raise InputError(
-            f"{run.path} was begun with other settings ({'; '.join(changes)}); "
-            "leave these options out, or begin another run."
-        )
-    data = read_source(run.source)
-    run.check_unchanged(data.facts())
-    return run, data
-
-
-def _default_folder(settings: Settings, source: Source) -> Path:
-    file = source.table or source.views[0].file or "run"
-    return Path("runs", f"{Path(file).stem}-{settings.method}")
+    own = {} if params["preset"] or "preset" in file else run.settings.as_dict()
+    settings = o.make_settings(params, {**own, **file})
+    source = None
+    if o.any_data_options(params) or file_data:
+        source = o.make_source(params, {**run.source.as_dict(), **file_data})
+    return source, settings, params["out"]

@@ -60,6 +60,15 @@ class EmbeddedPairs:
             return self.y, self.x, self.y_rows, (self.names[1], self.names[0])
         return self.x, self.y, None if self.shared is None else self.x_rows, self.names
 
+    def units(self) -> tuple[Tensor | None, Tensor | None]:
+        """What the queries x -> y, and y -> x, share: pairs of one item fail together.
+
+        None where every query stands for itself.
+        """
+        return (self.y_rows if self.shared == 1 else None), (
+            self.x_rows if self.shared == 0 else None
+        )
+
     def first_pairs(self, modality: int) -> Tensor:
         """The first pair of each item of modality 0 or 1: (a,) or (b,)."""
         rows, items = ((self.x_rows, self.x), (self.y_rows, self.y))[modality]

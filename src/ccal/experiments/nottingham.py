@@ -27,7 +27,7 @@ from ccal.experiments.sheet_audio import evaluate_pairs, train_sheet_audio
 from ccal.files import write_atomically
 from ccal.model import DualEncoder
 from ccal.music import SheetAudioPairs, SheetAudioStore, ThinnedPairs, split_tunes_by_melody
-from ccal.runs import differences
+from ccal.runs.folder import differences
 from ccal.training.settings import Settings
 from ccal.training.validation import embed
 

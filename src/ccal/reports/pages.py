@@ -120,20 +120,24 @@ def write_comparison(
     facts: Mapping[str, str],
     reports_by_method: Mapping[str, Sequence[Report]],
     structures: Mapping[str, CorrelationStructure] | None = None,
+    table: str | None = None,
     warnings: Sequence[str] = (),
 ) -> Path:
     """Write methods side by side to one HTML file, atomically; returns its path.
 
     Each method has one `Report` a seed. The page holds one table of methods and directions, their
-    plot, and the correlation structures.
+    plot, and the correlation structures. `table` is HTML in place of that table, such as that of
+    `ccal.runs.Comparison.to_html`.
     """
     check_methods(reports_by_method)
+    safe = require("markupsafe", extra="plots", purpose="Writing pages").Markup
     page = _page(
         "comparison.html",
         title=title,
         warnings=warnings,
         facts=facts,
         methods=_method_rows(reports_by_method),
+        table=None if table is None else safe(table),
         structures=structures,
         plots=_inline_plots(None, (), structures, reports_by_method, None),
     )

@@ -1,4 +1,4 @@
-"""The folder of a training run, which a person can read.
+"""`Run`: the folder of a training run, which a person can read.
 
 config.toml      the settings, where the pairs came from, their sizes and fingerprints
 metrics.jsonl    one line an epoch
@@ -16,33 +16,44 @@ import json
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from ccal.errors import InputError
 from ccal.files import write_atomically
-from ccal.toml import read_toml, to_toml
+from ccal.runs.config import read_toml, to_toml
 
 if TYPE_CHECKING:
     from ccal.data import Source
     from ccal.model import DualEncoder
+    from ccal.runs.evaluation import Evaluation
     from ccal.training import Settings
 
-__all__ = ["Run", "differences", "fingerprints", "hashes", "load_model"]
+__all__ = [
+    "Run",
+    "check_free",
+    "differences",
+    "fingerprints",
+    "hashes",
+    "load",
+    "load_model",
+    "only_planned",
+    "stages",
+]
 
 _FORMAT = 1
 _TABLES = ("run", "train", "data", "found")
 
 
 def hashes(found: Mapping[str, Any]) -> dict[str, str]:
-    """Of what `Data.facts` found: the SHA-256 of data and split, for files of results."""
+    """The SHA-256 of data and split among the facts of `Data.facts`, for files of results."""
     return {name: found[name] for name in ("data_sha256", "split_sha256")}
 
 
 def fingerprints(found: Mapping[str, Any]) -> str:
-    """The same for people.
+    """The beginning of these hashes, for people.
 
     >>> fingerprints({"data_sha256": "6522a4c77e54eb9b0", "split_sha256": "601041599e084a231"})
     'data 6522a4c77e54eb9b, split 601041599e084a23'
@@ -52,13 +63,24 @@ def fingerprints(found: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Run:
-    """A run's folder, its settings, its source of pairs, and what `Data.facts` found there."""
+    """A run's folder with its settings, its source of pairs and the facts about these pairs.
+
+    Attributes:
+        path: the folder.
+        settings: how it was trained.
+        source: where its pairs come from.
+        found: modalities, sizes and hashes of the pairs (`Data.facts`).
+        about: versions and time.
+        result: the measures, of a run that this process has trained; `evaluation()` reads those of
+            any finished run.
+    """
 
     path: Path
     settings: Settings
     source: Source
     found: Mapping[str, Any]
     about: Mapping[str, Any]
+    result: Evaluation | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def create(
@@ -100,7 +122,7 @@ class Run:
     def open(cls, path: str | os.PathLike[str], *, finished: bool = True) -> Self:
         """Read a run back; one whose training has not ended is refused unless `finished=False`."""
         from ccal.data import Source
-        from ccal.training import Settings
+        from ccal.training.settings import Settings
 
         folder = Path(path)
         if not folder.is_dir():
@@ -163,7 +185,7 @@ class Run:
         return records
 
     def evaluation(self) -> dict[str, Any]:
-        """What evaluation.json holds."""
+        """The content of evaluation.json."""
         path = self.path / "evaluation.json"
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
@@ -174,12 +196,12 @@ class Run:
         return content
 
     def finish(self, evaluation: Mapping[str, Any]) -> None:
-        """Write evaluation.json, which marks the run as finished, with what data it is about."""
+        """Write evaluation.json with the hashes of the data; it marks the run as finished."""
         text = json.dumps({**hashes(self.found), **evaluation}, indent=1) + "\n"
         write_atomically(self.path / "evaluation.json", text.encode())
 
     def check_unchanged(self, found: Mapping[str, Any]) -> None:
-        """Refuse data other than those that the run began with."""
+        """Refuse data that differ from those which the run began with."""
         if found["data_sha256"] != self.found.get("data_sha256"):
             raise InputError(
                 f"The data have changed since {self.path} was trained: {self.found.get('pairs')} "
@@ -187,6 +209,28 @@ class Run:
             )
         if found["split_sha256"] != self.found.get("split_sha256"):
             raise InputError(f"The split of the data has changed since {self.path} was trained.")
+
+    def describe(self) -> dict[str, Any]:
+        """All that is known about the run, as plain values."""
+        facts: dict[str, Any] = {
+            "run": str(self.path),
+            "finished": self.finished,
+            "method": self.settings.method,
+            "seed": self.settings.seed,
+            "data": self.source.as_dict(),
+            **{n: self.found[n] for n in ("modalities", "pairs", "train", "valid", "test")},
+            "stages": stages(self.metrics()),
+            "made_with": dict(self.about),
+            "bytes": sum(f.stat().st_size for f in self.path.rglob("*") if f.is_file()),
+        }
+        if self.finished:
+            facts |= {"dim": _dim(self.model_folder), "evaluation": self.evaluation()}
+        return facts
+
+
+def load(path: str | os.PathLike[str], *, finished: bool = True) -> Run:
+    """The run in a folder; one that has not finished only with `finished=False`."""
+    return Run.open(path, finished=finished)
 
 
 def load_model(folder: str | os.PathLike[str]) -> DualEncoder:
@@ -203,22 +247,22 @@ def load_model(folder: str | os.PathLike[str]) -> DualEncoder:
 
 
 def check_free(folder: Path) -> None:
-    """Refuse to write where something is."""
+    """Refuse a folder that holds anything but a run which never began."""
     if not folder.exists():
         return
     if not folder.is_dir():
-        raise InputError(f"{folder} is a file; name another folder with --out.")
-    # What a process that was killed in `Run.create` may have left is nothing, nor is a lock.
+        raise InputError(f"{folder} is a file; name another folder.")
+    # A lock, and what `Run.create` leaves if its process is killed, do not count.
     names = {entry.name for entry in folder.iterdir()}
     there = {name for name in names if name != ".lock" and not name.startswith(".config.toml.")}
     ours = _is_of_a_run(folder / "config.toml")
     if there and not (ours and there == {"config.toml"}):
         hint = "continue it with --resume, or name" if ours else "name"
-        raise InputError(f"{folder} is not empty; {hint} another folder with --out.")
+        raise InputError(f"{folder} is not empty; {hint} another folder.")
 
 
 def only_planned(folder: Path) -> bool:
-    """Whether a folder holds a run's config.toml and nothing else, as if its data were refused."""
+    """Whether a folder holds the config.toml of a run that never began, and nothing else."""
     try:
         check_free(folder)
     except InputError:
@@ -235,7 +279,7 @@ def _is_of_a_run(config: Path) -> bool:
 
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What two tables of plain values disagree on, in words.
+    """The values in which two tables differ, in words.
 
     >>> differences({"dim": 8, "seed": 0}, {"dim": 9, "seed": 0})
     ['dim was 8, now it is 9']
@@ -249,10 +293,49 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def _elsewhere(folder: Path) -> str:
-    """The runs inside a folder that is none, if there are any."""
+    """Where runs are, for a folder that is none: inside it, or beside it under a similar name."""
     inside = sorted(path.parent.name for path in folder.glob("*/config.toml"))
     if inside:
         return f" It holds {', '.join(inside[:5])}{', ...' if len(inside) > 5 else ''}."
     siblings = [p.parent.name for p in folder.parent.glob("*/config.toml")]
     near = difflib.get_close_matches(folder.name, siblings, n=1)
     return f" Did you mean {folder.parent / near[0]}?" if near else ""
+
+
+def _dim(model: Path) -> int:
+    """Features of a saved model, without loading it."""
+    try:
+        return int(json.loads((model / "config.json").read_text())["dim"])
+    except KeyError as error:
+        raise InputError(f"The model in {str(model)!r} is damaged: no {error}") from error
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"The model in {str(model)!r} is damaged: {error}") from error
+
+
+def stages(records: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Epochs of each stage of training, and the best with its validation measure in per cent.
+
+    The measure is the MRR, or AP@k if the run chose by classes.
+
+    >>> stages([{"stage": "all", "epoch": 1, "mrr_x_to_y": None, "mrr_y_to_x": None}])
+    {'all': {'epochs': 1, 'best_epoch': None, 'measure': None, 'valid': None}}
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for record in records:
+        blank = {"epochs": 0, "best_epoch": None, "measure": None, "valid": None}
+        stage = found.setdefault(str(record.get("stage", "train")), blank)
+        epoch = int(record.get("epoch", 0))
+        stage["epochs"] = max(stage["epochs"], epoch)
+        measure, share = _validation(record)
+        # The last of equal epochs is the best, as in training; metrics.jsonl holds shares.
+        if share is not None and (stage["valid"] is None or 100 * share >= stage["valid"]):
+            stage |= {"best_epoch": epoch, "measure": measure, "valid": 100 * share}
+    return found
+
+
+def _validation(record: dict[str, Any]) -> tuple[str, float | None]:
+    """The measure that training chose an epoch by, and its value."""
+    if record.get("score") is not None:
+        return "AP@k", record["score"]
+    forth, back = record.get("mrr_x_to_y"), record.get("mrr_y_to_x")
+    return "MRR", None if forth is None or back is None else (forth + back) / 2

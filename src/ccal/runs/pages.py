@@ -1,0 +1,105 @@
+"""The page of a run: its measures, plots, and queries with what they found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ccal.errors import CcalError, InputError
+from ccal.runs.evaluation import Evaluation, Note
+from ccal.runs.folder import Run
+
+if TYPE_CHECKING:
+    from ccal.data import Rows
+    from ccal.reports import Example
+
+__all__ = ["optional_page", "write_page"]
+
+
+def write_page(
+    path: Path,
+    title: str,
+    evaluation: Evaluation,
+    facts: Mapping[str, str],
+    run: Run,
+    *,
+    plots: bool = False,
+    note: Note = lambda text: None,
+) -> None:
+    """Write the page of an evaluation, with `plots` their files next to it.
+
+    Without matplotlib `note` is told so and nothing is written.
+    """
+    structure = evaluation.structure
+    structures = {} if structure is None else {str(run.settings.method): structure}
+    records = run.metrics()
+    with optional_page(path, note):
+        from ccal.reports import save_plots, write_report
+
+        write_report(
+            path,
+            title=title,
+            facts=facts,
+            report=evaluation.report,
+            records=records,
+            structures=structures,
+            examples=_examples(evaluation),
+            classes=evaluation.classes,
+            warnings=evaluation.warnings,
+        )
+        if plots:
+            save_plots(
+                path.parent / "plots",
+                report=evaluation.report,
+                records=records,
+                structures=structures,
+                classes=evaluation.classes,
+            )
+
+
+@contextmanager
+def optional_page(path: Path, note: Note) -> Iterator[None]:
+    """Go on without a page if a package is missing that only plots need."""
+    try:
+        yield
+    except InputError:
+        raise
+    except CcalError as error:
+        note(f"warning: no page was written. {error}")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror}).") from error
+
+
+def _examples(evaluation: Evaluation) -> list[Example]:
+    """Classes and pairs as queries with what they found, if a person could read any of it."""
+    from ccal.reports import pick_classes, pick_examples
+
+    pairs, embedded = evaluation.pairs, evaluation.embedded
+    items = [
+        _shown(pairs.column(name).select(embedded.first_pairs(modality).numpy()))
+        for modality, name in enumerate(pairs.names)
+    ]
+    examples: list[Example] = []
+    if evaluation.classes is not None:
+        queries = embedded.class_queries()
+        examples += pick_classes(evaluation.classes, *queries, shows=items[0], name=pairs.names[0])
+    if any(pairs.column(name).is_text for name in pairs.names):
+        x, y, groups, names = embedded.shared_first()
+        x_items, y_items = items if names == pairs.names else items[::-1]
+        examples += pick_examples(
+            x,
+            y,
+            x_items=x_items,
+            y_items=y_items,
+            groups=groups,
+            ties=evaluation.report.ties,
+            names=names,
+        )
+    return examples
+
+
+def _shown(rows: Rows) -> Rows | list[Path]:
+    """Items as a page shows them: image files as paths."""
+    return [Path(path) for path in rows[:]] if rows.files else rows

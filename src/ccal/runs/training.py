@@ -1,0 +1,224 @@
+"""`train`: from a source of pairs to the folder of a finished run.
+
+A run is begun or continued, trained, measured on pairs that were kept back, and written down.
+evaluation.json comes last, so that a run which is stopped at any moment can be resumed.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from ccal.data import Data, Source, read_source
+from ccal.distributed import rank
+from ccal.errors import InputError
+from ccal.files import alone_in
+from ccal.model import DualEncoder
+from ccal.runs.evaluation import Note, measure
+from ccal.runs.folder import Run, check_free, differences, fingerprints
+from ccal.runs.pages import write_page
+from ccal.training import Settings, distributed_from_environment
+from ccal.training import train as train_model
+from ccal.training.hardware import keep_freed_memory
+from ccal.training.parallel import from_rank_0
+from ccal.training.scoring import shared_view
+
+__all__ = ["check_classes", "default_folder", "finish", "read_pairs", "train"]
+
+
+def train(
+    source: Source | None = None,
+    settings: Settings | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    *,
+    resume: bool = False,
+    report: bool = True,
+    tensorboard: bool = False,
+    progress: bool = True,
+    note: Note = lambda text: None,
+) -> Run:
+    """Learn a common space from pairs, and measure it on pairs that were kept back.
+
+    This is what `ccal train` does: it writes config.toml, metrics.jsonl, model/, evaluation.json,
+    report.html and plots/. Under torchrun all processes call it and train together. Ctrl-C raises
+    `ccal.training.Interrupted`; `resume=True` then goes on and ends where the unbroken run would.
+
+    Args:
+        source: where the pairs come from; needed unless `resume`.
+        settings: how to train; `Settings()` if not given.
+        folder: of the run, new or empty; runs/DATA-METHOD if not given.
+        resume: go on with the run in `folder`. Source and settings need not be given, and must be
+            those that the run began with; a finished run is returned as it is.
+        report: write report.html and plots/ (needs ccal[plots]).
+        tensorboard: write curves for TensorBoard, too.
+        progress: show on standard error how training goes.
+        note: is given remarks for people; those that begin with "warning: " cast doubt.
+
+    Returns the run; its `result` holds the measures, except on other ranks than the first and of a
+    run that had finished before.
+    """
+    with distributed_from_environment(), ExitStack() as alone:
+        if resume:
+            if folder is None:
+                raise InputError("resume needs the folder of the run to go on with (--out).")
+            run, data = _reopen(Path(folder), source, settings, alone, note)
+        else:
+            if source is None:
+                raise InputError("train needs a source of pairs.")
+            run, data = _begin(folder, source, settings or Settings(), alone, note)
+        if data is None:
+            return run
+        found = run.found
+        note(
+            f"{found['train']:,} training, {found['valid']:,} validation and {found['test']:,} "
+            f"test pairs of {' and '.join(found['modalities'])}; method {run.settings.method}"
+        )
+        run = finish(
+            run,
+            data,
+            resume=resume,
+            report=report,
+            tensorboard=tensorboard,
+            progress=progress,
+            note=note,
+        )
+    if run.result is not None and run.result.part == "valid":
+        note("warning: there are no test pairs; training has seen the validation pairs measured.")
+    return run
+
+
+def finish(
+    run: Run,
+    data: Data,
+    *,
+    resume: bool,
+    report: bool,
+    progress: bool,
+    tensorboard: bool = False,
+    note: Note = lambda text: None,
+) -> Run:
+    """Train the model of a run, measure it, and complete the folder; other ranks only train.
+
+    Without test pairs the validation pairs are measured, so that nothing is trained on them.
+    """
+    keep_freed_memory()
+    part = "test" if len(data.split.test) else "valid"
+    held_out = data.part(part)
+    # A fault in the groups must show before hours of training, not after them.
+    shared_view(held_out)
+    settings = run.settings if part == "test" else run.settings.changed(train_on_all=False)
+    trained = train_model(
+        settings,
+        data.part("train"),
+        data.part("valid"),
+        folder=run.path,
+        resume=resume,
+        progress=progress,
+        tensorboard=tensorboard,
+    )
+    if rank() != 0:
+        return run
+    trained.model.save(run.model_folder)
+    evaluation = measure(trained.model, held_out, part, train=trained.features)
+    facts = {**_facts(run, trained.model), **trained.facts}
+    if settings != run.settings:
+        facts["final training"] = "none: without test pairs the validation pairs are measured"
+    if report:
+        page = run.path / "report.html"
+        write_page(page, run.path.name, evaluation, facts, run, plots=True, note=note)
+    run.finish({**evaluation.as_dict(), "facts": facts})
+    for checkpoint in run.path.glob("checkpoint-*.pt"):
+        checkpoint.unlink()
+    return replace(run, result=evaluation)
+
+
+def read_pairs(source: Source, note: Note) -> Data:
+    """The pairs of a source, which must include some to validate on; `note` gets what is odd."""
+    data = read_source(source)
+    for text in data.notes:
+        note(f"warning: {text}")
+    if len(data.split.valid) == 0:
+        raise InputError(
+            "There are no validation pairs, which training needs; raise --valid, or Source(valid=)."
+        )
+    return data
+
+
+def check_classes(settings: Settings, source: Source) -> None:
+    """Refuse to choose by classes if the pairs have none, before anything is read."""
+    if settings.select == "classes" and source.label is None and source.layout is None:
+        raise InputError(
+            "--select classes needs the classes of the pairs: name the column of TABLE that has "
+            "them with --label COLUMN, or Source(label=)."
+        )
+
+
+def default_folder(source: Source, ending: str) -> Path:
+    """runs/DATA-ENDING, named after the first file of the source."""
+    return Path("runs", f"{Path(source.table or source.views[0].file or 'run').stem}-{ending}")
+
+
+def _begin(
+    folder: str | os.PathLike[str] | None,
+    source: Source,
+    settings: Settings,
+    alone: ExitStack,
+    note: Note,
+) -> tuple[Run, Data]:
+    """A new run and its data; until `alone` is closed, no other process works in its folder."""
+    check_classes(settings, source)
+    out = default_folder(source, settings.method) if folder is None else Path(folder)
+    # Before the data are read, which may take long; ranks must all look before the first writes.
+    from_rank_0(lambda: check_free(out))
+    data = read_pairs(source, note)
+
+    def create() -> Run:
+        alone.enter_context(alone_in(out))
+        return Run.create(out, settings, source, data.facts())
+
+    return from_rank_0(create), data
+
+
+def _reopen(
+    folder: Path, source: Source | None, settings: Settings | None, alone: ExitStack, note: Note
+) -> tuple[Run, Data | None]:
+    """The run to go on with, and its data unless it has finished."""
+    run = Run.open(folder, finished=False)
+
+    def finished() -> bool:
+        alone.enter_context(alone_in(run.path))
+        return run.finished  # perhaps by a process that had the folder until now
+
+    if run.finished or from_rank_0(finished):
+        return run, None
+    changes: list[str] = []
+    if settings is not None:
+        changes += differences(run.settings.as_dict(), settings.as_dict())
+    if source is not None:
+        moved = differences(run.source.as_dict(), source.as_dict())
+        changes += [change for change in moved if not change.startswith("folder ")]
+    if changes:
+        raise InputError(
+            f"{run.path} was begun with other settings ({'; '.join(changes)}); "
+            "leave these options out, or begin another run."
+        )
+    data = read_pairs(run.source, note)
+    run.check_unchanged(data.facts())
+    return run, data
+
+
+def _facts(run: Run, model: DualEncoder) -> dict[str, str]:
+    found = run.found
+    names = " and ".join(model.modalities)
+    return {
+        "method": run.settings.method,
+        "modalities": f"{names}, {model.dim} common features",
+        "pairs": f"{found['train']:,} train, {found['valid']:,} valid, {found['test']:,} test",
+        "seed": str(run.settings.seed),
+        "data": run.source.table or f"{run.source.x}, {run.source.y}",
+        "fingerprints": fingerprints(found),
+        "ccal": f"{run.about['ccal']}, torch {run.about['torch']}",
+        "folder": os.fspath(run.path),
+    }

@@ -1,0 +1,171 @@
+"""`ccal.runs` from Python: what the commands do, with every item embedded once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ccal
+from ccal import runs
+from ccal.data import Source
+from ccal.errors import InputError
+from ccal.features import SparseRows, TfidfVectoriser
+from ccal.model import DualEncoder
+from ccal.training import Settings
+from tests.cli.conftest import invoke, make_files
+
+SETTINGS = Settings.preset("default", max_epochs=2, batch_size=100)
+
+
+def table(folder: Path, **more: Any) -> Source:
+    """Two captions a photo in pairs.csv, and the features of the photos."""
+    image = np.load(folder / "image.npy")
+    np.save(folder / "photos.npy", np.repeat(image[::2], 2, axis=0))
+    return Source(
+        table=str(folder / "pairs.csv"),
+        x=f"image={folder}/photos.npy",
+        y="text=caption",
+        group="photo",
+        folder=str(folder),
+        **more,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("pairs")
+    make_files(place)
+    return place
+
+
+def test_python_and_command_line_give_the_same_run(folder: Path) -> None:
+    notes: list[str] = []
+    source = Source(x="image.npy", y="text.npy", folder=str(folder))
+    run = ccal.runs.train(
+        source, SETTINGS, folder / "python", report=False, progress=False, note=notes.append
+    )
+    assert any("training, 24 validation and 24 test pairs of image and text" in n for n in notes)
+    options = ["--epochs", 2, "--batch-size", 100, "-q", "--no-report"]
+    files = ["--x", folder / "image.npy", "--y", folder / "text.npy"]
+    outcome = invoke("train", *files, "-o", folder / "command", *options)
+    assert outcome.code == 0, outcome
+    command = runs.load(folder / "command")
+    assert outcome.out == f"{run.result}\n"
+    left_out = ("facts",)
+    one, two = (
+        {k: v for k, v in r.evaluation().items() if k not in left_out} for r in (run, command)
+    )
+    assert one == two
+    assert {p.name for p in run.path.iterdir()} == {p.name for p in command.path.iterdir()}
+    assert runs.load(run.path) == run
+    found = runs.evaluate(run)
+    assert run.result is not None
+    assert found.report == run.result.report
+    assert runs.train(folder=run.path, resume=True).result is None
+
+
+class Calls:
+    """How many items go through front end and towers, by name."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.texts: Counter[str] = Counter()
+        self.rows: Counter[str] = Counter()
+        sparse, encode = TfidfVectoriser.sparse, DualEncoder.encode
+
+        def counted_sparse(this: TfidfVectoriser, texts: Iterable[str]) -> SparseRows:
+            given = list(texts)
+            self.texts.update(given)
+            return sparse(this, given)
+
+        def counted_encode(this: DualEncoder, modality: str, data: Any, **more: Any) -> Any:
+            self.rows[modality] += len(data)
+            return encode(this, modality, data, **more)
+
+        monkeypatch.setattr(TfidfVectoriser, "sparse", counted_sparse)
+        monkeypatch.setattr(DualEncoder, "encode", counted_encode)
+
+
+def unique_texts(folder: Path) -> Source:
+    """The same table with texts that are all different, so that each can be counted."""
+    lines = (folder / "pairs.csv").read_text().splitlines()
+    head, *rows = lines
+    text = "\n".join([head, *(f"number{i} {row}" for i, row in enumerate(rows))]) + "\n"
+    (folder / "numbered.csv").write_text(text)
+    return replace(table(folder, label="kind"), table=str(folder / "numbered.csv"))
+
+
+def test_every_text_goes_through_the_front_end_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, calls = unique_texts(folder), Calls(monkeypatch)
+    run = runs.train(source, SETTINGS.changed(method="linear"), folder / "once", progress=False)
+    assert (run.path / "report.html").is_file()
+    assert len(calls.texts) == 240
+    assert set(calls.texts.values()) == {1}
+    # The test pairs, with a shared photo once, and the training pairs for correlations.
+    calls.texts.clear()
+    calls.rows.clear()
+    found = runs.evaluate(run)
+    found.export_trec(folder / "trec")
+    counts = run.found
+    assert set(calls.texts.values()) == {1}
+    assert sum(calls.texts.values()) == counts["train"] + counts["test"]
+    assert calls.rows == {
+        "text": counts["train"] + counts["test"],
+        "image": counts["train"] + counts["test"] // 2,
+    }
+    assert found.classes is not None
+
+
+def test_compare_from_python(folder: Path) -> None:
+    notes: list[str] = []
+    options: dict[str, Any] = {"folder": folder / "which", "progress": False, "report": False}
+    methods = ["linear", "learned"]
+    source = table(folder, label="kind")
+    first = runs.compare(
+        source, SETTINGS, methods=methods, seeds=range(2), note=notes.append, **options
+    )
+    assert [note for note in notes if "seed" in note][-1] == "learned, seed 1 (run 4 of 4)"
+    assert [(row.method, row.seeds) for row in first.rows[::2]] == [("linear", 2), ("learned", 2)]
+    assert {test.measure for test in first.tests} == {"MRR", f"AP@{first.rows[1].k}"}
+    before = (folder / "which/learned-1/evaluation.json").stat().st_mtime_ns
+    again = runs.compare(source, SETTINGS, methods=methods, seeds=range(2), **options)
+    assert str(again) == str(first)
+    assert (folder / "which/learned-1/evaluation.json").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"methods": ["magic"]}, "method must be one of 'refined', 'ccal'.*got method='magic'"),
+        ({"seeds": [-1]}, "seed must be a whole number of at least 0, got seed=-1"),
+        ({"methods": []}, "at least one method and one seed"),
+    ],
+)
+def test_bad_comparisons(folder: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        runs.compare(table(folder), folder=folder / "never", **changes)
+    assert not (folder / "never").exists()
+
+
+def test_bad_arguments(folder: Path) -> None:
+    with pytest.raises(InputError, match="train needs a source"):
+        runs.train()
+    with pytest.raises(InputError, match="resume needs the folder"):
+        runs.train(resume=True)
+    with pytest.raises(InputError, match="split must be one of None, 'test'"):
+        runs.evaluate(folder, split="half")  # type: ignore[arg-type]
+
+
+def test_submodules_are_attributes_of_the_package() -> None:
+    assert ccal.runs is runs
+    assert ccal.data.Source is Source
+    assert callable(ccal.music.TuneLibrary)
+    with pytest.raises(AttributeError, match="no attribute 'walks'"):
+        _ = ccal.walks
