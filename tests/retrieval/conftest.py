@@ -20,6 +20,19 @@ from tests.retrieval.milvus_server import NoServerError, running
 DIM = 8
 Place = Callable[[], str]
 
+WHOLE = {"whole changes", "whole views", "one writer"}
+PROMISES: dict[str, set[str]] = {"folder": WHOLE, "postgres": WHOLE, "milvus": set()}
+"""What each backend promises beyond the rest; docs/retrieval.md says it in words.
+
+whole changes: a change happens as a whole or not at all, also when its process is killed.
+whole views: a search sees one state of the index.
+one writer: a second writer is refused.
+
+Every backend promises that an acknowledged change lasts, that a call refused for its arguments
+changes nothing, that a failed call can be repeated with the same ids, and that a rebuild takes the
+place of the old index in one step.
+"""
+
 
 def make_model(seed: int = 0) -> DualEncoder:
     """Embeds rows of 6 features as rows of 8."""
@@ -56,22 +69,34 @@ def milvus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         pytest.skip(f"no Milvus server: {error}")
 
 
-@pytest.fixture(params=["folder", "postgres", "milvus"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+@pytest.fixture(params=list(PROMISES))
+def backend(request: pytest.FixtureRequest) -> str:
+    """The name of each backend."""
+    return str(request.param)
+
+
+@pytest.fixture
+def promises(backend: str) -> set[str]:
+    return PROMISES[backend]
+
+
+@pytest.fixture
+def place(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """Locations that are free, in each backend."""
+    server = request.getfixturevalue("milvus") if backend == "milvus" else ""
 
     def free() -> str:
         name = f"t{uuid.uuid4().hex[:12]}"
-        if request.param == "folder":
+        if backend == "folder":
             return str(tmp_path / name)
-        if request.param == "milvus":
-            return f"milvus://{request.getfixturevalue('milvus')}/{name}"
+        if backend == "milvus":
+            return f"milvus://{server}/{name}"
         uri = request.getfixturevalue("server")
         return f"{uri}{'&' if '?' in uri else '?'}table={name}"
 
     yield free
-    if request.param == "milvus":
-        drop_all(request.getfixturevalue("milvus"))
+    if backend == "milvus":
+        drop_all(server)
 
 
 def drop_all(address: str) -> None:

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import eq, ge, gt, le, lt
 from typing import Any
 
 from ccal.errors import InputError
 
-__all__ = ["Condition", "Where", "conditions", "postgres_condition", "sqlite_condition"]
+__all__ = [
+    "Condition",
+    "Where",
+    "conditions",
+    "meets",
+    "milvus_condition",
+    "postgres_condition",
+    "sqlite_condition",
+]
 
 Where = Mapping[str, Any]
 
 _RANGES = (">=", "<=", ">", "<")
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {"=": eq, ">=": ge, "<=": le, ">": gt, "<": lt}
 
 
 @dataclass(frozen=True)
@@ -101,6 +111,59 @@ def postgres_condition(condition: Condition) -> tuple[str, list[Any]]:
         tests.append("metadata #> %s IS NULL")
         parameters.append(path)
     return f"({' OR '.join(tests)})", parameters
+
+
+def milvus_condition(condition: Condition) -> str:
+    """The same as an expression over a JSON field `metadata`, which may let too much pass.
+
+    Milvus cannot ask for null, nor for an entry of a list by its size: null passes with lists and
+    objects, and behind a range every list does. `meets` decides.
+    """
+    path = "metadata" + "".join(
+        f"[{json.dumps(key, ensure_ascii=False)}]" for key in condition.path
+    )
+    tests = []
+    for value in condition.values:
+        literal = json.dumps(value, ensure_ascii=False)
+        if value is None:
+            plain = f'{path} >= "" or {path} >= 0 or {path} < 0 or {path} == true'
+            tests.append(f"not ({plain} or {path} == false)")
+        elif condition.operator == "=":
+            tests.append(f"{path} == {literal} or json_contains({path}, {literal})")
+            if isinstance(value, int | float) and value == int(value) and abs(value) < 2**53:
+                # Milvus tells 1 from 1.0 in a list.
+                other = float(value) if isinstance(value, int) else int(value)
+                tests.append(f"json_contains({path}, {json.dumps(other)})")
+        else:
+            tests.append(f"{path} {condition.operator} {literal} or exists {path}[0]")
+    return f"({' or '.join(tests)})" if tests else "number < 0"
+
+
+def meets(metadata: Mapping[str, Any], where: Sequence[Condition]) -> bool:
+    """Whether all conditions hold, in plain Python."""
+    return all(_holds(metadata, condition) for condition in where)
+
+
+def _holds(metadata: Mapping[str, Any], condition: Condition) -> bool:
+    found: Any = metadata
+    for key in condition.path:
+        if not isinstance(found, Mapping) or key not in found:
+            return None in condition.values
+        found = found[key]
+    compare = _COMPARE[condition.operator]
+    return any(
+        _type(entry) == _type(value) and compare(entry, value)
+        for entry in (found if isinstance(found, list) else [found])
+        for value in condition.values
+    )
+
+
+def _type(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return str(value)
+    if isinstance(value, int | float):
+        return "number"
+    return "text" if isinstance(value, str) else "other"
 
 
 def _path(key: Any) -> tuple[str, ...]:
