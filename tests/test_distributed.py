@@ -144,6 +144,6 @@ def test_ranks_whose_samples_lie_far_apart_in_float32(ranks: list[dict[str, Any]
     assert relative_error(found, expected) < 1e-4
 
 
-def test_what_is_broken_on_one_rank_is_refused_on_both(ranks: list[dict[str, Any]]) -> None:
+def test_bad_pairs_of_one_rank_are_refused_on_both(ranks: list[dict[str, Any]]) -> None:
     assert all("another rank" in error for error in ranks[0]["errors"])
     assert all("x contains 1 NaN" in error for error in ranks[1]["errors"])

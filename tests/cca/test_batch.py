@@ -176,7 +176,7 @@ def test_float32_gradient_is_close_to_float64(name: str, settings: BatchSettings
 @pytest.mark.parametrize("relative_ridge", [False, True])
 @pytest.mark.parametrize("aligned", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_views_short_of_different_ranks(
+def test_views_that_lack_different_ranks(
     dtype: torch.dtype, aligned: bool, relative_ridge: bool, scale: float, shift: int
 ) -> None:
     """Axes left without partner have correlations of rounding, which nothing is divided by."""
@@ -278,7 +278,7 @@ def test_double_backward_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", SQUARE)
-def test_operators_keep_their_promises_to_the_compiler(name: str) -> None:
+def test_operators_are_registered_correctly(name: str) -> None:
     x, y = leaves(10, 3, 3)
     running = running_statistics(3, 3)
     arguments = (x, y, running, [float(v) for v in SQUARE[name]._replace(momentum=0.5)])

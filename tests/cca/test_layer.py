@@ -138,7 +138,7 @@ def test_refit_between_forward_and_backward(views: tuple[Tensor, Tensor]) -> Non
     torch.testing.assert_close(gradient, expected.to(x).expand_as(x))
 
 
-def test_statistics_loaded_as_they_are_saved_stay_float64() -> None:
+def test_statistics_loaded_from_float32_become_float64() -> None:
     x, y = correlated_views(50, 3, 3)
     layer = CCALayer(3, momentum=0.5)
     layer(x, y)
@@ -433,7 +433,7 @@ def test_repr_shows_the_settings() -> None:
 
 
 @pytest.mark.parametrize("pairs", [5, [torch.ones(3, 4)], (np.ones((3, 4)), np.ones((3, 4)))])
-def test_refit_names_what_is_no_pair(pairs: Any) -> None:
+def test_refit_refuses_batches_that_are_no_pairs(pairs: Any) -> None:
     with pytest.raises(InputError, match=r"pair \(x, y\) of matrices|two matrices \(x, y\)"):
         CCALayer(4).refit(pairs)
 

@@ -46,7 +46,7 @@ def test_parameters_are_checked_by_fit_not_before() -> None:
         CCA(9).fit(X[:9], Y[:9])
 
 
-def test_bad_data_is_met_at_the_door() -> None:
+def test_bad_data_is_refused() -> None:
     X, Y = pairs()
     with pytest.raises(InputError, match="X has 400 rows and Y has 399"):
         CCA().fit(X, Y[:-1])
@@ -226,7 +226,7 @@ def test_data_frames_of_mixed_columns() -> None:
         (torch.eye(400).to_sparse(), r"X is a sparse tensor; pass X.to_dense\(\)"),
     ],
 )
-def test_what_is_no_matrix(X: Any, message: str) -> None:
+def test_inputs_that_are_no_matrix_are_refused(X: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         CCA().fit(X, pairs()[1])
 

@@ -76,7 +76,7 @@ def test_views_of_different_length_are_refused() -> None:
         Moments.of(torch.randn(3, 2), torch.randn(4, 2))
 
 
-def test_nothing_adds_nothing() -> None:
+def test_empty_moments_add_nothing() -> None:
     x, y = torch.randn(20, 3), torch.randn(20, 2)
     whole, nothing = Moments.of(x, y), Moments.of(x[:0], y[:0])
     for both in (nothing + whole, whole + nothing, nothing + nothing + whole):

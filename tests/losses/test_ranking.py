@@ -269,7 +269,7 @@ def test_only_the_wanted_gradients(direction: Direction, negatives: Negatives) -
         assert not loss(x, y).requires_grad
 
 
-def test_the_gradient_scales_with_what_comes_back() -> None:
+def test_the_gradient_scales_with_the_incoming_one() -> None:
     x, y = pairs()
     value, gx, gy = loss_and_grads(PairwiseRankingLoss(), x, y)
     assert_same(
@@ -422,7 +422,7 @@ def test_prints_its_options() -> None:
     )
 
 
-def test_embeddings_beyond_the_range_of_their_norm_show() -> None:
+def test_embeddings_whose_norm_overflows_give_nan() -> None:
     x = torch.randn(4, 3)
     assert PairwiseRankingLoss()(1e15 * x, x).isfinite()
     assert PairwiseRankingLoss()(1e25 * x, x).isnan()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
@@ -17,6 +16,9 @@ from ccal.cca.statistics import Moments
 from ccal.cca.views import Float64, open_pair, open_view, project_view, stream
 from ccal.errors import InputError, NotFittedError
 from ccal.ranks import mean_reciprocal_ranks
+
+if TYPE_CHECKING:
+    import os
 
 __all__ = ["CCA"]
 
@@ -176,8 +178,8 @@ class CCA(_Estimator):
         seen = self._moments
         if seen is None and self._fitted is not None:
             raise InputError(
-                "partial_fit cannot go on from this fit: it was loaded from a file, or had fewer "
-                "samples than features. Start with a new CCA."
+                "partial_fit cannot continue from this fit, which was loaded from a file or had "
+                "fewer samples than features. Start with a new CCA."
             )
         dims = (None, None) if seen is None else (len(seen.mean_x), len(seen.mean_y))
         x, y = open_pair(X, Y, *dims)

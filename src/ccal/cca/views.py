@@ -28,7 +28,7 @@ _CHUNK_VALUES = 1 << 22
 
 @dataclass(frozen=True)
 class View:
-    """An (n, d) array that is only ever read in pieces, as float64.
+    """An (n, d) array that is read in pieces, as float64.
 
     >>> view = open_view(np.arange(6).reshape(3, 2), "X")
     >>> view.read(slice(1, 3))
