@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -8,9 +10,10 @@ from hypothesis import strategies as st
 
 from ccal.data import Pairs
 from ccal.errors import InputError
-from ccal.features import TfidfVectoriser
-from ccal.training import PairFeatures
+from ccal.features import TfidfVectoriser, WordSequences
+from ccal.training import PairFeatures, Settings
 from ccal.training.batches import concatenated, epoch_batches, seed_epoch
+from ccal.training.methods import make_front_ends
 
 
 @given(pairs=st.integers(2, 300), size=st.integers(2, 120), epoch=st.integers(0, 5))
@@ -93,3 +96,23 @@ def test_what_the_towers_cannot_take_is_refused() -> None:
     flat = Pairs({"a": np.zeros((4, 2, 2)), "b": np.zeros((4, 2))})
     with pytest.raises(InputError, match=r"a must be .*\(4, 2, 2\)"):
         PairFeatures(flat, {})
+
+
+@pytest.mark.parametrize("text", ["tfidf", "word-cnn"])
+def test_training_texts_are_read_once(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = TfidfVectoriser if text == "tfidf" else WordSequences
+    read: list[str] = []
+    found = kind.words
+
+    def words(self: Any, text: str) -> list[str]:
+        read.append(text)
+        return found(self, text)
+
+    monkeypatch.setattr(kind, "words", words)
+    settings = Settings(method="ccal", text=text, min_count=1, lemmatise=False)  # type: ignore[arg-type]
+    front_ends = make_front_ends(settings, pairs())
+    fitted = PairFeatures(pairs(), front_ends, fit=True)
+    assert read == pairs().column("text")[:]
+    again = PairFeatures(pairs(), front_ends)
+    for one, other in zip(fitted.arrays(), again.arrays(), strict=True):
+        assert np.array_equal(one, other)

@@ -153,11 +153,20 @@ class TfidfVectoriser:
 
     def fit(self, texts: Iterable[str]) -> TfidfVectoriser:
         """Learn vocabulary and idf from the training texts, in one pass."""
+        self._learn(self.words(text) for text in checked_texts(texts))
+        return self
+
+    def fit_sparse(self, texts: Iterable[str]) -> SparseRows:
+        """`fit` and `sparse` of the same texts, whose words are found only once."""
+        words = [self.words(text) for text in checked_texts(texts)]
+        self._learn(words)
+        return self._rows(words)
+
+    def _learn(self, texts: Iterable[list[str]]) -> None:
         occurrences: Counter[str] = Counter()
         documents: Counter[str] = Counter()
         n = 0
-        for n, text in enumerate(checked_texts(texts), start=1):  # noqa: B007
-            words = self.words(text)
+        for n, words in enumerate(texts, start=1):  # noqa: B007
             occurrences.update(words)
             documents.update(set(words))
         # A pair of words has a space in it, a word has none.
@@ -173,7 +182,6 @@ class TfidfVectoriser:
             )
         df = np.array([documents[word] for word in kept], dtype=np.float64)
         self._set(kept, np.log((1 + n) / (1 + df)) + 1)
-        return self
 
     def transform(self, texts: Iterable[str]) -> NDArray[np.float32]:
         """The dense (n, words) matrix; sets `empty_texts`."""
@@ -183,9 +191,12 @@ class TfidfVectoriser:
         """The (n, words) matrix without its zeros; sets `empty_texts`."""
         if not self.vocabulary:
             raise NotFittedError("TfidfVectoriser has no vocabulary yet; call fit first.")
+        return self._rows(self.words(text) for text in checked_texts(texts))
+
+    def _rows(self, texts: Iterable[list[str]]) -> SparseRows:
         columns = []
-        for text in checked_texts(texts):
-            known = (self._column.get(word) for word in self.words(text))
+        for words in texts:
+            known = (self._column.get(word) for word in words)
             columns.append([column for column in known if column is not None])
         return self._weigh(columns)
 

@@ -71,10 +71,20 @@ class WordSequences:
 
         All their words count, also those that `transform` would cut off.
         """
+        self._learn(self.words(text) for text in checked_texts(texts))
+        return self
+
+    def fit_transform(self, texts: Iterable[str]) -> NDArray[np.int64]:
+        """`fit` and `transform` of the same texts, whose words are found only once."""
+        words = [self.words(text) for text in checked_texts(texts)]
+        self._learn(words)
+        return self._rows(words)
+
+    def _learn(self, texts: Iterable[list[str]]) -> None:
         occurrences: Counter[str] = Counter()
         n = 0
-        for n, text in enumerate(checked_texts(texts), start=1):  # noqa: B007
-            occurrences.update(self.words(text))
+        for n, words in enumerate(texts, start=1):  # noqa: B007
+            occurrences.update(words)
         kept = sorted(w for w, count in occurrences.items() if count >= self.min_count)
         if not kept:
             raise InputError(
@@ -82,14 +92,16 @@ class WordSequences:
                 f"({len(occurrences)} different words); lower min_count."
             )
         self._set(kept)
-        return self
 
     def transform(self, texts: Iterable[str]) -> NDArray[np.int64]:
         """Word numbers (n, length) of n texts."""
         self._check_fitted()
+        return self._rows(self.words(text) for text in checked_texts(texts))
+
+    def _rows(self, texts: Iterable[list[str]]) -> NDArray[np.int64]:
         rows = []
-        for text in checked_texts(texts):
-            row = [self._number.get(w, _UNKNOWN) for w in self.words(text)[: self.length]]
+        for words in texts:
+            row = [self._number.get(w, _UNKNOWN) for w in words[: self.length]]
             rows.append(row + [0] * (self.length - len(row)))
         return np.array(rows, dtype=np.int64).reshape(-1, self.length)
 

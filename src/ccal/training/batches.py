@@ -20,7 +20,7 @@ from ccal import distributed
 from ccal.data import Pairs, Rows
 from ccal.encoders import FrontEnd
 from ccal.errors import InputError
-from ccal.features import ImageFeatures, SparseRows, TfidfVectoriser
+from ccal.features import ImageFeatures, SparseRows, TfidfVectoriser, WordSequences
 from ccal.progress import counting
 
 __all__ = [
@@ -76,13 +76,20 @@ class PairFeatures:
     Arrays stay where they are, memory-mapped or not. Texts and image files go through the front
     end once; TF-IDF rows are stored without their zeros.
 
+    Args:
+        pairs: raw items or features.
+        front_ends: by modality, of raw items.
+        fit: the front ends of texts take their vocabulary from these pairs first.
+
     Attributes:
         groups: (n,) integers, equal for pairs that show the same thing; None without groups.
         classes: (n,) integers, the label of each pair; None without labels.
     """
 
-    def __init__(self, pairs: Pairs, front_ends: Mapping[str, FrontEnd]) -> None:
-        self._columns = [_column(pairs.column(n), front_ends.get(n), n) for n in pairs.names]
+    def __init__(
+        self, pairs: Pairs, front_ends: Mapping[str, FrontEnd], *, fit: bool = False
+    ) -> None:
+        self._columns = [_column(pairs.column(n), front_ends.get(n), n, fit) for n in pairs.names]
         self._set_keys(pairs.group, pairs.label)
 
     def _set_keys(self, group: NDArray[Any] | None, label: NDArray[Any] | None) -> None:
@@ -141,12 +148,14 @@ def concatenated(first: PairFeatures, second: PairFeatures) -> PairFeatures:
     return result
 
 
-def _column(rows: Rows, front_end: FrontEnd | None, name: str) -> _Matrix:
+def _column(rows: Rows, front_end: FrontEnd | None, name: str, fit: bool) -> _Matrix:
     if rows.is_text:
         if front_end is None:
             raise InputError(f"{name} is text, but there is no front end for it.")
         if isinstance(front_end, TfidfVectoriser):
-            return front_end.sparse(rows[:])
+            return front_end.fit_sparse(rows[:]) if fit else front_end.sparse(rows[:])
+        if fit and isinstance(front_end, WordSequences):
+            return front_end.fit_transform(rows[:])
         if isinstance(front_end, ImageFeatures):
             return front_end.transform(rows[:], progress=counting(f"{name}: features"))
         return front_end.transform(rows[:])

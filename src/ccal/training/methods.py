@@ -35,7 +35,7 @@ __all__ = [
     "LinearInitialisation",
     "build_model",
     "choose_initialisation",
-    "fit_front_ends",
+    "make_front_ends",
     "make_objective",
     "projection_options",
 ]
@@ -45,28 +45,31 @@ _DIM = 128
 _ENOUGH_TO_CHOOSE = 20
 
 
-def fit_front_ends(settings: Settings, train: Pairs) -> dict[str, FrontEnd]:
+def make_front_ends(
+    settings: Settings, train: Pairs, *, pair_count: int = 0
+) -> dict[str, FrontEnd]:
     """Front ends of raw items: a network for image files, TF-IDF or word numbers for texts.
 
-    The vocabulary comes from the training texts only.
+    Those of texts have no vocabulary yet; `PairFeatures(train, front_ends, fit=True)` gives them
+    that of the training texts. With `pair_count`, TF-IDF also has pairs of words.
     """
-    columns = {name: train.column(name) for name in train.names}
-    return {
-        name: ImageFeatures(settings.backbone)
-        if column.files
-        else _text_front_end(settings, column[:])
-        for name, column in columns.items()
-        if column.is_text
-    }
-
-
-def _text_front_end(settings: Settings, texts: list[str]) -> FrontEnd:
     options: dict[str, Any] = {
         name: getattr(settings, name) for name in ("min_count", "lemmatise", "language")
     }
-    if settings.text == "tfidf" or settings.method in ("refined", "linear"):
-        return TfidfVectoriser(sublinear=settings.sublinear, **options).fit(texts)
-    return WordSequences(**options).fit(texts)
+    bag_of_words = settings.text == "tfidf" or settings.method in ("refined", "linear")
+    front_ends: dict[str, FrontEnd] = {}
+    for name in train.names:
+        column = train.column(name)
+        if not column.is_text:
+            continue
+        if column.files:
+            front_ends[name] = ImageFeatures(settings.backbone)
+        elif bag_of_words:
+            options |= {"sublinear": settings.sublinear, "pair_count": pair_count}
+            front_ends[name] = TfidfVectoriser(**options)
+        else:
+            front_ends[name] = WordSequences(**options)
+    return front_ends
 
 
 def build_model(

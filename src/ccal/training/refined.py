@@ -29,7 +29,7 @@ from ccal.training.methods import (
     LinearInitialisation,
     build_model,
     choose_initialisation,
-    fit_front_ends,
+    make_front_ends,
     make_objective,
 )
 from ccal.training.progress import History
@@ -99,8 +99,8 @@ def train(
             f"Training needs at least 2 pairs to learn from and 2 to validate on, got {len(pairs)} "
             f"and {len(valid)}; better are some hundreds."
         )
-    front_ends = fit_front_ends(settings, pairs)
-    seen, held = (PairFeatures(part, front_ends) for part in (pairs, valid))
+    front_ends = make_front_ends(settings, pairs)
+    seen, held = PairFeatures(pairs, front_ends, fit=True), PairFeatures(valid, front_ends)
     options = {"folder": folder, "resume": resume, "progress": progress, "tensorboard": tensorboard}
     facts: dict[str, str] = {}
     initial = None

@@ -22,10 +22,9 @@ from ccal.encoders.linear import signed_root
 from ccal.errors import InputError
 from ccal.evaluation import class_average_precision, class_means, reachable_k
 from ccal.evaluation.hubs import mean_of_neighbours
-from ccal.features import TfidfVectoriser
 from ccal.model import DualEncoder
 from ccal.training.batches import PairFeatures
-from ccal.training.methods import fit_front_ends
+from ccal.training.methods import make_front_ends
 from ccal.training.scoring import labels_of
 from ccal.training.settings import Settings
 from ccal.training.zero_shot import ZeroShot
@@ -105,8 +104,10 @@ def train_zero_shot(
     options = options or ZeroShotOptions()
     if pairs.names != valid.names:
         raise InputError(f"The training pairs are of {pairs.names}, but valid of {valid.names}.")
-    front_ends = _front_ends(settings or Settings(), pairs, options)
-    seen, held = (_Items.of(part, front_ends, options.root) for part in (pairs, valid))
+    linear = (settings or Settings()).changed(method="linear")
+    front_ends = make_front_ends(linear, pairs, pair_count=options.pair_count)
+    seen = _Items.of(pairs, PairFeatures(pairs, front_ends, fit=True), options.root)
+    held = _Items.of(valid, PairFeatures(valid, front_ends), options.root)
     discriminant = _discriminant(seen, options.root)
     neighbours = {
         count: _averaged(discriminant(held.given), count)
@@ -141,19 +142,6 @@ def train_zero_shot(
     return ZeroShot(model, discriminant, facts["neighbours"], facts)
 
 
-def _front_ends(settings: Settings, pairs: Pairs, options: ZeroShotOptions) -> dict[str, FrontEnd]:
-    """The front ends of linear CCA; with `pair_count`, TF-IDF also has pairs of words."""
-    front_ends = fit_front_ends(settings.changed(method="linear"), pairs)
-    for name, front_end in front_ends.items():
-        if options.pair_count and isinstance(front_end, TfidfVectoriser):
-            plain = {o: getattr(settings, o) for o in ("min_count", "lemmatise", "language")}
-            vectoriser = TfidfVectoriser(
-                sublinear=settings.sublinear, pair_count=options.pair_count, **plain
-            )
-            front_ends[name] = vectoriser.fit(pairs.column(name)[:])
-    return front_ends
-
-
 @dataclass(frozen=True)
 class _Items:
     """One item for each of n groups: its x (n, d_x), the mean of its y (n, d_y), its label (n,).
@@ -167,8 +155,8 @@ class _Items:
     labels: Tensor
 
     @classmethod
-    def of(cls, pairs: Pairs, front_ends: dict[str, FrontEnd], root: bool) -> _Items:
-        (labels, _), features = labels_of(pairs), PairFeatures(pairs, front_ends)
+    def of(cls, pairs: Pairs, features: PairFeatures, root: bool) -> _Items:
+        labels, _ = labels_of(pairs)
         groups = np.arange(len(pairs)) if features.groups is None else features.groups
         _, first = np.unique(groups, return_index=True)
         parts = [y for _, y in features.batches()]
