@@ -10,9 +10,15 @@ from typing import get_args
 import pytest
 
 from ccal.cli import options
+from ccal.cli.console import note
+from ccal.progress import counting
 from tests.cli.conftest import ROOT, environment, invoke, spawn, start
+from tests.training.test_progress import Terminal
 
-COMMANDS = ["train", "evaluate", "compare", "encode", "info", "demo"]
+COMMANDS = (
+    *("train", "evaluate", "compare", "encode", "index", "search", "identify", "serve", "info"),
+    *("reproduce", "data", "demo"),
+)
 
 
 def test_alone_it_shows_its_commands() -> None:
@@ -20,12 +26,16 @@ def test_alone_it_shows_its_commands() -> None:
     assert all(command in outcome.out for command in COMMANDS)
 
 
-@pytest.mark.parametrize("command", COMMANDS[:-1])
+@pytest.mark.parametrize("command", [*COMMANDS[:-2], "data build", "data preview", "demo"])
 def test_help_teaches(command: str) -> None:
-    outcome = invoke(command, "--help")
+    outcome = invoke(*command.split(), "--help")
     assert outcome.code == 0
-    assert "Needs" in outcome.out
-    assert f"ccal {command} " in outcome.out.split("Example")[1]
+    assert f"ccal {command}" in outcome.out.split("Example")[1]
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate", "compare", "encode", "index", "info"])
+def test_help_says_what_a_command_needs(command: str) -> None:
+    assert "Needs" in invoke(command, "--help").out
 
 
 def test_version() -> None:
@@ -156,3 +166,12 @@ def test_without_typer_it_says_what_to_install(tmp_path: Path) -> None:
     result = subprocess.run(command, capture_output=True, text=True, env=environment())
     assert result.returncode == 2
     assert result.stderr == "error: The commands need typer: pip install 'ccal[cli]'\n"
+
+
+def test_a_note_erases_the_progress_line_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr("sys.stderr", stream)
+    show = counting("items", stream, clock=iter(range(0, 100, 5)).__next__)
+    show(1, 10)
+    note("warning: one item is blank")
+    assert stream.getvalue().endswith("left\r\x1b[Kwarning: one item is blank\n")

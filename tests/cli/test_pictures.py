@@ -1,4 +1,4 @@
-"""Pictures in a terminal: which way, what is sent, and what a real terminal gets."""
+"""Pictures in a terminal: which protocol, what is sent, and what a real terminal gets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from ccal import DualEncoder
-from ccal.cli.pictures import Way, picture, way_of
+from ccal.cli.pictures import Graphics, picture, terminal_graphics
 from ccal.encoders import DenseTower
 from ccal.retrieval import Index
 from tests.cli.conftest import environment
@@ -26,7 +26,7 @@ Image = pytest.importorskip("PIL.Image")
 
 
 @pytest.mark.parametrize(
-    ("environment", "way"),
+    ("environment", "graphics"),
     [
         ({}, None),
         ({"TERM": "dumb", "COLORTERM": "truecolor"}, None),
@@ -41,9 +41,11 @@ Image = pytest.importorskip("PIL.Image")
         ({"TERM": "vt100"}, None),
     ],
 )
-def test_ways(environment: dict[str, str], way: Way | None) -> None:
-    assert way_of(environment, terminal=True) == way
-    assert way_of(environment, terminal=False) is None
+def test_the_environment_tells_the_protocol(
+    environment: dict[str, str], graphics: Graphics | None
+) -> None:
+    assert terminal_graphics(environment, terminal=True) == graphics
+    assert terminal_graphics(environment, terminal=False) is None
 
 
 @pytest.fixture
@@ -81,17 +83,17 @@ def decoded(text: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("way", "top", "bottom"),
+    ("graphics", "top", "bottom"),
     [
         ("true", "\x1b[38;2;255;0;0m", "\x1b[48;2;0;0;255m"),
         ("256", "\x1b[38;5;196m", "\x1b[48;5;21m"),
     ],
 )
-def test_half_blocks(tmp_path: Path, way: Way, top: str, bottom: str) -> None:
+def test_half_blocks(tmp_path: Path, graphics: Graphics, top: str, bottom: str) -> None:
     image = Image.new("RGB", (3, 3), (255, 0, 0))
     image.paste((0, 0, 255), (0, 1, 3, 3))
     image.save(tmp_path / "a.png")
-    first, last = (picture(str(tmp_path / "a.png"), way) or "").split("\n")
+    first, last = (picture(str(tmp_path / "a.png"), graphics) or "").split("\n")
     assert first == f"{top}{bottom}▀" * 3 + "\x1b[0m"
     assert last.count("▀") == 3
     assert "[48" not in last

@@ -1,11 +1,11 @@
-"""What a person sees while a command works: notes and errors on stderr, results on stdout."""
+"""What a person sees of a command: notes, progress and errors on stderr, results on stdout."""
 
 from __future__ import annotations
 
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from ccal.errors import CcalError, InputError
@@ -13,6 +13,7 @@ from ccal.progress import counting as progress_line
 
 __all__ = [
     "StoppedError",
+    "align",
     "is_first_rank",
     "note",
     "note_warnings",
@@ -24,7 +25,7 @@ __all__ = [
 
 
 class StoppedError(CcalError):
-    """A signal came, Ctrl-C for one; says what to do to go on."""
+    """A signal, such as Ctrl-C, stopped the work; the message says how to continue it."""
 
     def __init__(self, message: str, signal: int = 2) -> None:
         super().__init__(message)
@@ -32,15 +33,39 @@ class StoppedError(CcalError):
 
 
 def is_first_rank() -> bool:
-    """Whether this process speaks; under torchrun only the first one does."""
+    """Whether this process may print; under torchrun only the first one does."""
     return os.environ.get("RANK", "0") == "0"
 
 
 def note(text: str) -> None:
-    """Say something on stderr, where it does not get into results."""
-    # Closed by `2>&-`, stderr is None, and print would take stdout for it.
-    if is_first_rank() and sys.stderr is not None:
-        print(text, file=sys.stderr, flush=True)
+    """Print a line on stderr, apart from the results on stdout."""
+    # After `2>&-` stderr is None, and print would write to stdout instead.
+    if not is_first_rank() or sys.stderr is None:
+        return
+    if sys.stderr.isatty() and not text.startswith("\n"):
+        # Erase a progress line; otherwise the note would overwrite its beginning only.
+        text = f"\r\x1b[K{text}"
+    print(text, file=sys.stderr, flush=True)
+
+
+def align(rows: Sequence[Sequence[str]], left: int) -> list[str]:
+    """Rows of cells as lines with aligned columns; the last column may have any width.
+
+    All columns before column `left` are flush right, and those from it on are flush left.
+
+    >>> align([["rank", "id", ""], ["1", "robin", "year=1990"]], left=1)
+    ['rank  id', '   1  robin  year=1990']
+    """
+    *columns, _ = zip(*rows, strict=True)
+    widths = [max(map(len, column)) for column in columns]
+    lines = []
+    for *cells, last in rows:
+        padded = [
+            cell.rjust(width) if number < left else cell.ljust(width)
+            for number, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ]
+        lines.append("  ".join([*padded, last]).rstrip())
+    return lines
 
 
 def note_warnings(text: str) -> None:
@@ -64,7 +89,7 @@ def training(go_on: str) -> Iterator[None]:
 
 @contextmanager
 def quiet_errors(debug: bool) -> Iterator[list[int]]:
-    """Show what went wrong in one line instead of a traceback; yields the list of exit codes."""
+    """Report an error in one line instead of a traceback; yields the list of exit codes."""
     codes: list[int] = []
     try:
         yield codes
@@ -89,7 +114,7 @@ def quiet_errors(debug: bool) -> Iterator[list[int]]:
 
 
 def _give_up_stdout() -> None:
-    """Let what stdout cannot take go; a second failure, when Python exits, would be loud."""
+    """Drop output that stdout cannot take; Python would report it a second time when it exits."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()

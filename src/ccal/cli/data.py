@@ -1,4 +1,4 @@
-"""`ccal data`: tunes rendered as sheet music and sound, and a look at them."""
+"""`ccal data`: render tunes as sheet music and sound, and draw some of them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from ccal.errors import InputError
 if TYPE_CHECKING:
     from ccal.music import Tune
 
-__all__ = ["NAME", "app"]
-
-NAME = "data"
+__all__ = ["app"]
 
 app = typer.Typer(
     add_completion=False,
@@ -53,15 +51,15 @@ def build(
         bool,
         typer.Option(
             "--replace",
-            help="Drop the tunes of STORE that are not in SOURCE, or were rendered otherwise.",
+            help="Drop tunes of STORE that are not in SOURCE, or that other settings rendered.",
         ),
     ] = False,
 ) -> None:
     """Engrave and play tunes, and keep staff lines, spectrograms and note onsets in a folder.
 
-    A tune that cannot be rendered is named and left out. What is broken off goes on when the same
-    command is given again, and what is there already is not rendered again. A STORE is of one
-    SOURCE: tunes that it has from another are dropped only with `--replace`.
+    A tune that cannot be rendered is named and left out. After a stop, give the same command again:
+    it renders the tunes that are still missing. A STORE belongs to one SOURCE; `--replace` drops
+    the tunes of another.
 
     Examples:
 
@@ -107,7 +105,7 @@ def preview(
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Which pairs are drawn.")] = 0,
 ) -> None:
-    """Draw the beginnings of some tunes, red lines on note heads and onsets, and six pairs.
+    """Draw the beginnings of some tunes, with red lines at note heads and onsets, and six pairs.
 
     Example:
 
@@ -125,7 +123,7 @@ def preview(
 
 
 def _tunes(source: str) -> list[Tune]:
-    """The tunes of a collection, unless there is a file of that name."""
+    """The tunes of a collection, or of the file or folder of that name if there is one."""
     from ccal.music import collection, read_tunes
     from ccal.music.tunes import COLLECTIONS
 

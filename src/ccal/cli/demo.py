@@ -1,4 +1,4 @@
-"""`ccal demo`: the main job, to watch."""
+"""`ccal demo`: train and search on data that come with the package."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["NAME", "command"]
-
-NAME = "demo"
+__all__ = ["command"]
 
 
 def command(
@@ -25,8 +23,14 @@ def command(
     """Watch it work in some minutes: sheet music and sound of folk tunes find each other.
 
     Renders tunes that come with `ccal[music]`, trains small networks on them, evaluates these
-    beside the model that comes with ccal, and lets that model find recordings in their scores. What
-    was rendered is kept in the folder: a second time is quicker.
+    beside the model that comes with ccal, and lets that model find recordings in their scores. The
+    rendered tunes stay in the folder, so a second time is quicker.
+
+    Examples:
+
+    `ccal demo`
+
+    `ccal demo --digits`
     """
     from ccal.optional import require
 

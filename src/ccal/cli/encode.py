@@ -11,9 +11,7 @@ from ccal.cli import options as o
 from ccal.cli.console import note, progress_line
 from ccal.errors import InputError
 
-__all__ = ["NAME", "command"]
-
-NAME = "encode"
+__all__ = ["command"]
 
 
 def command(

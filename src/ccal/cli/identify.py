@@ -1,4 +1,4 @@
-"""`ccal identify`: a recording or a picture of a staff in, the tune and its place out."""
+"""`ccal identify`: a recording or a picture of a staff in, the tune and the position in it out."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ccal.cli.console import note, progress_line
+from ccal.cli.console import align, note, progress_line
 from ccal.errors import InputError
 
 if TYPE_CHECKING:
     from ccal.music import TuneLibrary, TuneMatch
 
-__all__ = ["NAME", "command"]
+__all__ = ["command"]
 
-NAME = "identify"
-# Columns of staff that are shown before and behind the place.
+# Columns of staff that are shown before and after the match.
 _AROUND = 150
 
 
@@ -54,7 +53,7 @@ def command(
             "--out",
             "-o",
             metavar="FOLDER",
-            help="Write the place in the score of each (.png), and its sound (.wav).",
+            help="Write the passage that matches in each tune, as staff (.png) and sound (.wav).",
         ),
     ] = None,
     show: Annotated[
@@ -62,7 +61,7 @@ def command(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
 ) -> None:
-    """Name the tune that is played in a recording, or written on a staff, and find the place in it.
+    """Name the tune of a recording, or of a picture of a staff, and the passage that matches.
 
     The first search among new tunes embeds them, which takes minutes; later ones take a second.
 
@@ -91,13 +90,13 @@ def command(
         out = Path(tempfile.mkdtemp(prefix="ccal-"))
     if out is not None:
         first = _write(found, matches, out)
-        note(f"Wrote {out}: the place of each as a picture (.png) and as sound (.wav)")
+        note(f"Wrote {out}: the passage of each tune as staff (.png) and as sound (.wav)")
         if show:
             typer.launch(str(first))
 
 
 def _library(folder: Path | None, run: Path | None) -> TuneLibrary:
-    """The library that is asked for, made if there is none yet."""
+    """The library of a store, or the one that comes with ccal; made if there is none yet."""
     from ccal.music import SheetAudioStore
     from ccal.music.default import default_folder, default_library, default_model, library_of
     from ccal.runs import load_model
@@ -120,18 +119,14 @@ def _is_picture(path: Path) -> bool:
 
 
 def _table(matches: list[TuneMatch]) -> list[str]:
-    """Rank, score, when in the tune and where on its staff, and its name."""
+    """Rank, score, seconds in the tune, columns of its staff, and its name, below a header."""
     rows = [["rank", "score", "time", "columns", "tune"]]
     for rank, match in enumerate(matches, start=1):
         when = "-".join(_clock(second) for second in match.seconds)
         where = "-".join(f"{column:.0f}" for column in match.columns)
         name = f"{match.name}  ({match.source})"
         rows.append([str(rank), f"{match.score:.3f}", when, where, name])
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    return [
-        "  ".join([*(c.rjust(w) for c, w in zip(row, widths, strict=False)), row[4]])
-        for row in rows
-    ]
+    return align(rows, left=4)
 
 
 def _clock(seconds: float) -> str:
@@ -144,7 +139,7 @@ def _clock(seconds: float) -> str:
 
 
 def _write(library: TuneLibrary, matches: list[TuneMatch], folder: Path) -> Path:
-    """A picture and a sound a match; returns the first picture."""
+    """Write a picture and a sound for each match; returns the first picture."""
     from ccal.files import write_atomically
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -16,9 +16,7 @@ from ccal.errors import CcalError, InputError
 if TYPE_CHECKING:
     from ccal.retrieval import Index
 
-__all__ = ["NAME", "command"]
-
-NAME = "index"
+__all__ = ["command"]
 
 
 def command(

@@ -1,4 +1,4 @@
-"""Pictures in a terminal: as such where it can, of coloured half blocks where it has colours."""
+"""Pictures in a terminal: by its graphics protocol, or of coloured half blocks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["Way", "picture", "way_of"]
+__all__ = ["Graphics", "picture", "terminal_graphics"]
 
-Way = Literal["kitty", "iterm", "true", "256"]
-"""kitty's and iTerm2's ways of sending an image, or half blocks in 24-bit or in 256 colours."""
+Graphics = Literal["kitty", "iterm", "true", "256"]
+"""The graphics protocols of kitty and iTerm2, or half blocks in 24-bit or in 256 colours."""
 
 _COLUMNS, _ROWS = 32, 12
 _PIXELS = 384
@@ -21,13 +21,15 @@ _CHUNK = 4096
 _LEVELS = (0, 95, 135, 175, 215, 255)
 
 
-def way_of(environment: Mapping[str, str] = os.environ, terminal: bool | None = None) -> Way | None:
-    """How the terminal at stdout shows pictures, by what it says of itself; None if it cannot.
+def terminal_graphics(
+    environment: Mapping[str, str] = os.environ, terminal: bool | None = None
+) -> Graphics | None:
+    """How the terminal at stdout shows pictures, by its environment variables; None if it cannot.
 
-    It is not asked: an answer may never come, or end up in what the user types next.
+    Asking the terminal is no option: an answer may never come, or end up in the next command.
 
-    >>> way_of({"TERM": "xterm-kitty"}, terminal=True), way_of({"TERM": "xterm-kitty"}, False)
-    ('kitty', None)
+    >>> [terminal_graphics({"TERM": "xterm-kitty"}, terminal) for terminal in (True, False)]
+    ['kitty', None]
     """
     if not (sys.stdout.isatty() if terminal is None else terminal):
         return None
@@ -49,8 +51,8 @@ def way_of(environment: Mapping[str, str] = os.environ, terminal: bool | None = 
     return "256" if "256" in term else None
 
 
-def picture(file: str | None, way: Way) -> str | None:
-    """What to print for an image file; None if it is none, or cannot be read."""
+def picture(file: str | None, graphics: Graphics) -> str | None:
+    """The text that shows an image file; None if the file is no image or cannot be read."""
     from ccal.features.scan import SUFFIXES
 
     if file is None or Path(file).suffix.lower() not in SUFFIXES or not Path(file).is_file():
@@ -64,16 +66,16 @@ def picture(file: str | None, way: Way) -> str | None:
             image = ImageOps.exif_transpose(opened).convert("RGB")
     except (OSError, UnidentifiedImageError, ValueError, Image.DecompressionBombError):
         return None
-    if way in ("true", "256"):
+    if graphics in ("true", "256"):
         image.thumbnail((_COLUMNS, 2 * _ROWS))
-        return "\n".join(_half_blocks(image, way))
+        return "\n".join(_half_blocks(image, graphics))
     image.thumbnail((_PIXELS, _PIXELS))
     stream = io.BytesIO()
     image.save(stream, "PNG")
     content = stream.getvalue()
     # A cell is about twice as high as it is wide.
     rows = max(1, min(_ROWS, round(_COLUMNS * image.height / image.width / 2)))
-    return _kitty(content, rows) if way == "kitty" else _iterm(content, rows)
+    return _kitty(content, rows) if graphics == "kitty" else _iterm(content, rows)
 
 
 def _kitty(content: bytes, rows: int) -> str:
@@ -93,26 +95,26 @@ def _iterm(content: bytes, rows: int) -> str:
     return f"\x1b]1337;File={about}:{text}\a"
 
 
-def _half_blocks(image: Any, way: Way) -> Iterator[str]:
+def _half_blocks(image: Any, graphics: Graphics) -> Iterator[str]:
     """Lines of upper half blocks: the letter has the colour of one pixel, its ground the next."""
     pixels = image.load()
     for y in range(0, image.height, 2):
         line = ""
         for x in range(image.width):
-            line += _colour(38, pixels[x, y], way)
+            line += _colour(38, pixels[x, y], graphics)
             # An odd last row has no pixel below.
-            line += _colour(48, pixels[x, y + 1], way) if y + 1 < image.height else ""
+            line += _colour(48, pixels[x, y + 1], graphics) if y + 1 < image.height else ""
             line += "▀"
         yield f"{line}\x1b[0m"
 
 
-def _colour(ground: int, pixel: tuple[int, int, int], way: Way) -> str:
+def _colour(ground: int, pixel: tuple[int, int, int], graphics: Graphics) -> str:
     """Select a colour of the letter (38) or its ground (48).
 
     >>> _colour(38, (255, 0, 0), "256")
     '\\x1b[38;5;196m'
     """
-    if way == "true":
+    if graphics == "true":
         return f"\x1b[{ground};2;{pixel[0]};{pixel[1]};{pixel[2]}m"
     red, green, blue = (
         min(range(6), key=lambda level: abs(_LEVELS[level] - value)) for value in pixel

@@ -13,9 +13,7 @@ from ccal.cli.console import note, progress_line
 from ccal.errors import InputError
 from ccal.files import write_atomically
 
-__all__ = ["NAME", "command"]
-
-NAME = "reproduce"
+__all__ = ["command"]
 
 
 class Small(Enum):

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccal.cli.console import note
+from ccal.cli.console import align, note
 from ccal.errors import InputError
 
 if TYPE_CHECKING:
     from ccal.model import DualEncoder
     from ccal.retrieval import Hit, Index
 
-__all__ = ["NAME", "command", "parse_filters"]
+__all__ = ["command", "parse_filters"]
 
-NAME = "search"
 _FILTER = re.compile(r"([^<>=]+)(>=|<=|>|<|=)(.*)", re.DOTALL)
 
 
@@ -113,7 +112,7 @@ def command(
         found = [{"query": name, "hits": [asdict(hit) for hit in hits]} for name, hits in answers]
         print(json.dumps(found if several else found[0], indent=1))
         return
-    show = _pictures() if pictures and sys.stdout.isatty() else None
+    show = _pictures() if pictures and sys.stdout and sys.stdout.isatty() else None
     for number, (name, hits) in enumerate(answers):
         if several:
             print(f"{'' if number == 0 else chr(10)}{name}")
@@ -151,7 +150,7 @@ def parse_filters(texts: list[str]) -> dict[str, Any]:
 def _answers(
     index: Index, query: str, modality: str | None, folder: Path | None, options: dict[str, Any]
 ) -> tuple[list[tuple[str, Sequence[Hit]]], bool]:
-    """Queries by name with their hits, and whether there may be several."""
+    """Each query, by name, with its hits; and whether the query is a file of several."""
     from ccal.features import ImageFeatures
     from ccal.features.tfidf import word_check
     from ccal.retrieval.models import bound_model
@@ -181,7 +180,7 @@ def _answers(
 
 
 def _refuse_missing_file(path: Path) -> None:
-    """A query that is the name of a file should not be searched for as words."""
+    """Refuse the name of a file that is not there; nobody means it as words to search for."""
     from ccal.features.scan import SUFFIXES
 
     if path.is_dir() and str(path) != ".":
@@ -192,7 +191,7 @@ def _refuse_missing_file(path: Path) -> None:
 
 
 def _check_words(texts: Sequence[str], knows: Callable[[str], bool]) -> None:
-    """Refuse a query without a known word; of several, say how many have none."""
+    """Refuse a query without a known word; of several queries, count those without one."""
     from ccal.features.tfidf import refuse_unknown
 
     unknown = sum(not knows(text) for text in texts)
@@ -201,7 +200,7 @@ def _check_words(texts: Sequence[str], knows: Callable[[str], bool]) -> None:
     elif unknown:
         note(
             f"warning: {unknown:,} of {len(texts):,} queries have no word that the model knows; "
-            "what they find means nothing."
+            "their hits mean nothing."
         )
 
 
@@ -228,25 +227,21 @@ def _guess(model: DualEncoder, query: str) -> str:
 
 
 def _pictures() -> Callable[[str | None], str | None] | None:
-    """A function from a file to what shows it in this terminal; None if it shows no pictures."""
-    from ccal.cli.pictures import picture, way_of
+    """A function from an image file to text that shows it in this terminal, which may have none."""
+    from ccal.cli.pictures import picture, terminal_graphics
 
-    way = way_of()
-    return None if way is None else lambda file: picture(file, way)
+    graphics = terminal_graphics()
+    return None if graphics is None else lambda file: picture(file, graphics)
 
 
 def _table(hits: Sequence[Hit]) -> list[str]:
-    """Rank, score, id, and what else is known, in aligned columns."""
+    """Rank, score, id, file and metadata of each hit, in aligned columns below a header."""
     rows = [["rank", "score", "id", ""]]
     for rank, hit in enumerate(hits, start=1):
         facts = [f"{key}={_shown(value)}" for key, value in hit.metadata.items()]
         file = [hit.file] if hit.file and hit.file != hit.id else []
         rows.append([str(rank), f"{hit.score:.4f}", hit.id, "  ".join([*file, *facts])])
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    return [
-        f"{rank:>{widths[0]}}  {score:>{widths[1]}}  {id:<{widths[2]}}  {rest}".rstrip()
-        for rank, score, id, rest in rows
-    ]
+    return align(rows, left=2)
 
 
 def _shown(value: Any) -> str:
