@@ -135,57 +135,44 @@ class Collection(Protocol):
 
     def counts(self) -> dict[str, int]:
         """Number of items of each modality."""
-        ...
 
     def check(self) -> None:
         """Raises `CcalError` if the collection cannot be read."""
-        ...
 
     def info(self) -> dict[str, Any]:
         """Modalities, queries, examples and the model, as plain values for JSON."""
-        ...
 
     def queries(self) -> Mapping[str, str]:
         """Kinds of queries (text, image, sheet, audio), each with its modality."""
-        ...
 
     def resolve(self, query: Query) -> Query:
         """The query with `modality` and `to`; raises `InputError` if it cannot be answered."""
-        ...
 
     def answer(self, queries: Sequence[Query]) -> list[Answer | Exception]:
         """Answers to a batch in order; a query that fails has its exception in place of one."""
-        ...
 
     def entries(
         self, modality: str | None, contains: str | None, offset: int, limit: int
     ) -> tuple[int, list[Entry]]:
         """The number of items whose names have all words of `contains`, and a page of them."""
-        ...
 
     def entry(self, id: str) -> Entry:
         """One item, or `UnknownItemError`."""
-        ...
 
     def media(self, kind: str, id: str) -> Media:
         """Image, thumbnail, audio or staff of an item, or `UnknownItemError`."""
-        ...
 
     def points(self) -> dict[str, Any]:
         """A map of the space: items with two coordinates, as columns."""
-        ...
 
     def evaluation(self) -> Evaluation | None:
         """The measured quality of the model, if its run is known."""
-        ...
 
     def warm(self) -> None:
         """Run everything once, so that the first query is not slow."""
-        ...
 
     def close(self) -> None:
         """Close files and connections."""
-        ...
 
 
 class _StopError(Exception):

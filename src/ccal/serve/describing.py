@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os.path import basename, splitext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -99,20 +99,11 @@ def _type(config: Callable[[Any], dict[str, Any]], part: Any) -> str:
         return type(part).__name__
 
 
-class Word(NamedTuple):
-    """A word of a query: characters `start` to before `end`, in the model's vocabulary or not."""
-
-    word: str
-    start: int
-    end: int
-    known: bool
-
-
-def split_words(text: str, knows: Callable[[str], bool]) -> list[Word]:
-    """The words of a text with their positions.
+def split_words(text: str, knows: Callable[[str], bool]) -> list[dict[str, Any]]:
+    """The words of a text, their first and last character, and whether the model knows them.
 
     >>> split_words("Zwei dogs", "dogs".__eq__)[1]
-    Word(word='dogs', start=5, end=9, known=True)
+    {'word': 'dogs', 'start': 5, 'end': 9, 'known': True}
     """
     words, start = [], None
     for position, char in enumerate(text + " "):
@@ -124,22 +115,22 @@ def split_words(text: str, knows: Callable[[str], bool]) -> list[Word]:
             start = position
         elif not inside and start is not None:
             word = text[start:position]
-            words.append(Word(word, start, position, knows(word)))
+            words.append({"word": word, "start": start, "end": position, "known": knows(word)})
             start = None
     return words
 
 
-def leave_one_out(text: str, words: Sequence[Word]) -> list[str]:
+def leave_one_out(text: str, words: Sequence[Mapping[str, Any]]) -> list[str]:
     """The text without its first word, without its second, and so on for the first 40 words."""
-    return [text[: word.start] + text[word.end :] for word in words[:_WORDS]]
+    return [text[: word["start"]] + text[word["end"] :] for word in words[:_WORDS]]
 
 
-def word_weights(words: Sequence[Word], losses: Sequence[float]) -> list[dict[str, Any]]:
+def word_weights(
+    words: Sequence[Mapping[str, Any]], losses: Sequence[float]
+) -> list[dict[str, Any]]:
     """Words with what the score loses without them; None beyond the first 40."""
     weights = [*losses, *[None] * (len(words) - len(losses))]
-    return [
-        {**word._asdict(), "weight": weight} for word, weight in zip(words, weights, strict=True)
-    ]
+    return [{**word, "weight": weight} for word, weight in zip(words, weights, strict=True)]
 
 
 def contributions(model: DualEncoder, query: Vectors, found: Vectors) -> list[dict[str, Any]]:
@@ -150,21 +141,16 @@ def contributions(model: DualEncoder, query: Vectors, found: Vectors) -> list[di
     """
     products = found.astype(np.float64) * query.astype(np.float64)
     canonical = products.shape[1] - (4 if model.hubs is not None else 0)
-    correlations: list[float] = []
+    correlations: list[float | None] = [None] * canonical
     if isinstance(model.projection, CCALayer):
-        correlations = model.projection.correlations.tolist()
+        measured = model.projection.correlations.tolist()
+        correlations = [value if np.isfinite(value) else None for value in measured]
     explained = []
     for row in products:
         leading = np.argsort(-np.abs(row[:canonical]), kind="stable")[:_DIMENSIONS].tolist()
         named = [
-            {
-                "dimension": dimension + 1,
-                "contribution": float(row[dimension]),
-                "correlation": correlations[dimension]
-                if correlations and np.isfinite(correlations[dimension])
-                else None,
-            }
-            for dimension in leading
+            {"dimension": d + 1, "contribution": float(row[d]), "correlation": correlations[d]}
+            for d in leading
         ]
         rest = float(row[:canonical].sum() - row[leading].sum())
         correction = float(row[canonical:].sum()) if model.hubs is not None else None

@@ -23,7 +23,7 @@ import socket
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -31,7 +31,7 @@ from urllib.parse import urlsplit
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ccal.bounds import Number, Whole, check_all
+from ccal.bounds import Number, Rule, Whole, check_all
 from ccal.serve.metrics import Metrics
 from ccal.serve.problems import PROBLEM, ProblemError, problem_of
 
@@ -94,17 +94,11 @@ class Limits:
     timeout: float = 30.0
 
     def __post_init__(self) -> None:
-        whole = ("upload_bytes", "pixels", "k", "text", "queries", "batch", "waiting", "decoding")
-        above_zero = Number(above=0)
-        check_all(
-            {
-                **dict.fromkeys(whole, Whole(at_least=1)),
-                "seconds": above_zero,
-                "window": Number(at_least=0),
-                "timeout": above_zero,
-            },
-            asdict(self),
-        )
+        rules: dict[str, Rule] = {
+            field.name: Whole(at_least=1) if isinstance(field.default, int) else Number(above=0)
+            for field in fields(self)
+        }
+        check_all(rules | {"window": Number(at_least=0)}, vars(self))
 
 
 def is_loopback(host: str) -> bool:

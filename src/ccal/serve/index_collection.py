@@ -22,20 +22,10 @@ from ccal.retrieval import Index
 from ccal.retrieval.backends.base import Vectors
 from ccal.retrieval.embedding import embed
 from ccal.retrieval.filters import conditions
+from ccal.serve import describing
 from ccal.serve.cached_reader import Cached, CachedReader
 from ccal.serve.collection import Answer, Entry, Media, Query, UnknownItemError
-from ccal.serve.describing import (
-    POINTS,
-    contributions,
-    describe_model,
-    evenly,
-    has_words,
-    leave_one_out,
-    plane,
-    short,
-    split_words,
-    word_weights,
-)
+from ccal.serve.describing import POINTS, describe_model, evenly, has_words, plane, short
 from ccal.serve.evaluation import Evaluation, find_run
 from ccal.serve.files import ItemFiles
 
@@ -224,7 +214,9 @@ class IndexCollection:
                 continue
             items = [query.data]
             if query.explain and query.kind == "text":
-                items += leave_one_out(query.data, split_words(query.data, self._knows))
+                items += describing.leave_one_out(
+                    query.data, describing.split_words(query.data, self._knows)
+                )
             by_modality.setdefault(query.modality, []).append((number, items))
         for modality, parts in by_modality.items():
             whole = _attempt(self._embed, modality, [item for _, items in parts for item in items])
@@ -245,15 +237,15 @@ class IndexCollection:
         if not query.explain:
             return Answer(query, found, item=item)
         stored = self._reader.vectors([entry.card.id for entry in found])
-        why = contributions(self._model, rows[0], stored)
+        why = describing.contributions(self._model, rows[0], stored)
         weights = None
         if query.kind == "text":
-            words = split_words(query.data, self._knows)
+            words = describing.split_words(query.data, self._knows)
             cosines = rows.astype(np.float64) @ stored.astype(np.float64).T
             losses = cosines[:1] - cosines[1:]
             for reason, lost in zip(why, losses.T.tolist(), strict=True):
-                reason["words"] = word_weights(words, lost)
-            weights = word_weights(words, losses.mean(1).tolist()) if found else None
+                reason["words"] = describing.word_weights(words, lost)
+            weights = describing.word_weights(words, losses.mean(1).tolist()) if found else None
         explained = [entry._replace(why=reason) for entry, reason in zip(found, why, strict=True)]
         return Answer(query, explained, words=weights, item=item)
 

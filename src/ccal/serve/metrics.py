@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -21,36 +21,25 @@ class Metrics:
 
     def __init__(self) -> None:
         own = self._registry = CollectorRegistry()
+
+        def histogram(name: str, text: str, bounds: Sequence[float], *labels: str) -> Histogram:
+            return Histogram(name, text, labels, buckets=bounds, registry=own)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(name, text, labels, registry=own)
+
         labels = ("method", "route", "status")
-        self._requests = Counter(
-            "ccal_requests", "Requests that were answered.", labels, registry=own
-        )
-        self._seconds = Histogram(
-            "ccal_request_seconds",
-            "Time to the end of the answer.",
-            ["route"],
-            buckets=_SECONDS,
-            registry=own,
-        )
-        self._batches = Histogram(
-            "ccal_batch_queries",
-            "Queries that went through the towers together.",
-            buckets=_SIZES,
-            registry=own,
-        )
-        self._batch_seconds = Histogram(
-            "ccal_batch_seconds",
-            "Time to embed and search a batch.",
-            buckets=_SECONDS,
-            registry=own,
-        )
-        self.running = Gauge(
-            "ccal_requests_running", "Requests that are being answered.", registry=own
-        )
-        self._waiting = Gauge(
-            "ccal_queries_waiting", "Queries that wait for a batch.", registry=own
-        )
-        self._items = Gauge("ccal_items", "Items of the collection.", ["modality"], registry=own)
+        text = "Requests that were answered."
+        self._requests = Counter("ccal_requests_total", text, labels, registry=own)
+        text = "Time to the end of the answer."
+        self._seconds = histogram("ccal_request_seconds", text, _SECONDS, "route")
+        text = "Queries that went through the towers together."
+        self._batches = histogram("ccal_batch_queries", text, _SIZES)
+        text = "Time to embed and search a batch."
+        self._batch_seconds = histogram("ccal_batch_seconds", text, _SECONDS)
+        self.running = gauge("ccal_requests_running", "Requests that are being answered.")
+        self._waiting = gauge("ccal_queries_waiting", "Queries that wait for a batch.")
+        self._items = gauge("ccal_items", "Items of the collection.", "modality")
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count an answered request; `route` is a pattern, so that there are few of them."""

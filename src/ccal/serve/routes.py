@@ -14,21 +14,12 @@ from starlette.types import Scope
 
 import ccal
 from ccal.errors import CcalError
+from ccal.serve import schemas
 from ccal.serve.collection import CutShortError, NotReadyError
 from ccal.serve.evaluation import Evaluation
 from ccal.serve.files import send_media
 from ccal.serve.problems import ProblemError
-from ccal.serve.schemas import (
-    EvaluationAnswer,
-    Info,
-    ItemsAnswer,
-    MapAnswer,
-    Plain,
-    Problem,
-    Result,
-    Status,
-    documented,
-)
+from ccal.serve.schemas import Plain, described, documented
 from ccal.serve.search_routes import Id, K
 from ccal.serve.service import Service, entries_text, entry_text, json_response, text_response
 
@@ -52,7 +43,7 @@ def add_routes(app: FastAPI, service: Service) -> None:
 def _add_items(app: FastAPI, service: Service) -> None:
     collection, limits = service.collection, service.limits
 
-    @app.get("/api/info", response_model=Info, responses=documented(), tags=["look"])
+    @app.get("/api/info", **described("look", schemas.Info))
     async def info() -> Response:
         """Modalities, kinds of queries, limits, examples, and the model's card."""
         found = await service.read(collection.info)
@@ -69,7 +60,7 @@ def _add_items(app: FastAPI, service: Service) -> None:
             }
         )
 
-    @app.get("/api/items", response_model=ItemsAnswer, responses=documented(), tags=["look"])
+    @app.get("/api/items", **described("look", schemas.ItemsAnswer))
     async def items(
         modality: Modality = None,
         contains: Contains = None,
@@ -83,7 +74,7 @@ def _add_items(app: FastAPI, service: Service) -> None:
         text = f'{{"total":{total},"offset":{offset},"items":{entries_text(page)}}}'
         return text_response(text)
 
-    @app.get("/api/item", response_model=Result, responses=documented(404), tags=["look"])
+    @app.get("/api/item", **described("look", schemas.Result, 404))
     async def item(id: Id) -> Response:
         """One item."""
         return text_response(entry_text(await service.read(collection.entry, id)))
@@ -105,7 +96,7 @@ def _add_items(app: FastAPI, service: Service) -> None:
         found = await service.read(collection.media, kind, id)
         return send_media(found, request.headers)
 
-    @app.get("/api/map", response_model=MapAnswer, responses=documented(), tags=["look"])
+    @app.get("/api/map", **described("look", schemas.MapAnswer))
     async def map() -> Response:
         """Items in the two directions in which they differ most."""
         return json_response(await service.read(collection.points))
@@ -118,12 +109,7 @@ def _add_evaluation(app: FastAPI, service: Service) -> None:
             raise ProblemError(404, "The model has no evaluation: its run is not known.")
         return found
 
-    @app.get(
-        "/api/evaluation",
-        response_model=EvaluationAnswer,
-        responses=documented(404),
-        tags=["evaluation"],
-    )
+    @app.get("/api/evaluation", **described("evaluation", schemas.EvaluationAnswer, 404))
     async def evaluation() -> Response:
         """Measures of the model on held-out pairs."""
         content = known().as_dict()
@@ -161,12 +147,17 @@ def _sandboxed(content: bytes, type: str, more: str = "") -> Response:
 
 
 def _add_health(app: FastAPI, service: Service) -> None:
-    @app.get("/health", response_model=Status, tags=["health"])
+    @app.get("/health", response_model=schemas.Status, tags=["health"])
     async def health() -> Response:
         """Whether the process answers."""
         return json_response({"status": "ok"})
 
-    @app.get("/ready", response_model=Status, responses={503: {"model": Problem}}, tags=["health"])
+    @app.get(
+        "/ready",
+        response_model=schemas.Status,
+        responses={503: {"model": schemas.Problem}},
+        tags=["health"],
+    )
     async def ready() -> Response:
         """Whether the collection can be searched."""
         try:

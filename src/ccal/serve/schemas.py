@@ -76,6 +76,11 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
+def described(tag: str, answer: type[BaseModel], *statuses: int) -> dict[str, Any]:
+    """The description of a route that answers with a model, or with one of these problems."""
+    return {"tags": [tag], "response_model": answer, "responses": documented(*statuses)}
+
+
 def body_of(type: str, schema: dict[str, Any]) -> dict[str, Any]:
     """The body of a request, for the description of its route."""
     return {"requestBody": {"required": True, "content": {type: {"schema": schema}}}}

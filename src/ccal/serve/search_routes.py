@@ -19,18 +19,11 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ccal.serve import schemas
 from ccal.serve.collection import Query
 from ccal.serve.guard import BATCH, UPLOAD
 from ccal.serve.problems import ProblemError
-from ccal.serve.schemas import (
-    BatchAnswer,
-    BatchRequest,
-    Plain,
-    SearchAnswer,
-    SearchRequest,
-    body_of,
-    documented,
-)
+from ccal.serve.schemas import Plain, body_of, described
 from ccal.serve.service import Service, answer_text, answers_text, text_response
 
 WORDS = "/api/search"
@@ -59,16 +52,16 @@ def add_search_routes(app: FastAPI, service: Service) -> None:
         answer = await service.search(query)
         return text_response(answer_text(answer, time.perf_counter() - started))
 
-    @_post(app, WORDS, SearchRequest, SearchAnswer)
+    @_post(app, WORDS, schemas.SearchRequest, schemas.SearchAnswer)
     async def search(request: Request) -> Response:
         """Search by words."""
         started = time.perf_counter()
-        asked = _parsed(SearchRequest, await _body(request))
+        asked = _parsed(schemas.SearchRequest, await _body(request))
         check_length(asked.text)
         query = Query("text", asked.text, asked.to, asked.k, asked.where, asked.explain)
         return await answered(query, started)
 
-    @_post(app, BATCH, BatchRequest, BatchAnswer)
+    @_post(app, BATCH, schemas.BatchRequest, schemas.BatchAnswer)
     async def search_many(request: Request) -> Response:
         """Search by many queries in words at once, each with its own results.
 
@@ -76,7 +69,7 @@ def add_search_routes(app: FastAPI, service: Service) -> None:
         request is refused.
         """
         started = time.perf_counter()
-        asked = _parsed(BatchRequest, await _body(request))
+        asked = _parsed(schemas.BatchRequest, await _body(request))
         if len(asked.texts) > limits.queries:
             raise ProblemError(
                 413,
@@ -91,9 +84,7 @@ def add_search_routes(app: FastAPI, service: Service) -> None:
 
     @app.post(
         UPLOAD,
-        response_model=SearchAnswer,
-        responses=documented(408, 413, 415),
-        tags=["search"],
+        **described("search", schemas.SearchAnswer, 408, 413, 415),
         openapi_extra=body_of("application/octet-stream", {"type": "string", "format": "binary"}),
     )
     async def search_file(
@@ -110,9 +101,7 @@ def add_search_routes(app: FastAPI, service: Service) -> None:
         found, data = await service.decode(await _body(request), kind)
         return await answered(Query(found, data, to, k, conditions, explain), started)
 
-    @app.get(
-        "/api/similar", response_model=SearchAnswer, responses=documented(404), tags=["search"]
-    )
+    @app.get("/api/similar", **described("search", schemas.SearchAnswer, 404))
     async def similar(
         id: Id, k: K = 10, to: To = None, where: Where = None, explain: Explain = False
     ) -> Response:
@@ -155,9 +144,7 @@ def _post(
     """A POST route that is described as if the framework read its body."""
     return app.post(
         path,
-        response_model=answer,
-        responses=documented(413),
-        tags=["search"],
+        **described("search", answer, 413),
         openapi_extra=body_of("application/json", asked.model_json_schema()),
     )
 
