@@ -101,7 +101,7 @@ def open_collection(folder: Path, **options: Any) -> IndexCollection:
 
 @pytest.fixture
 def serve(photos: Path) -> Iterator[Callable[..., Live]]:
-    """Starts servers of the photos with limits of one's own; all are stopped in the end."""
+    """Starts servers of the photos with given limits; all are stopped at the end of the test."""
     running = []
 
     def start(collection: Any = None, **options: Any) -> Live:
@@ -117,7 +117,7 @@ def serve(photos: Path) -> Iterator[Callable[..., Live]]:
 
 @pytest.fixture(scope="session")
 def live(photos: Path) -> Iterator[Live]:
-    """A server of the photos with the limits that are the default."""
+    """A server of the photos with the default limits."""
     server = Live(open_collection(photos))
     yield server
     server.stop()

@@ -23,7 +23,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 class Live:
-    """Serves a collection until `stop`; `url` is where, port 0 any that is free."""
+    """Serves a collection at `url` until `stop`; port 0 is any free port."""
 
     def __init__(self, collection: Collection, *, port: int = 0, **options: Any) -> None:
         self.collection = collection

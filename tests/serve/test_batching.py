@@ -17,7 +17,7 @@ Answer = TypeVar("Answer")
 
 
 class Doubling:
-    """Doubles numbers, when it is let; remembers its batches."""
+    """Doubles numbers once the gate is open; remembers its batches."""
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []
@@ -33,7 +33,7 @@ class Doubling:
 
 
 def run(work: Coroutine[Any, Any, Answer]) -> Answer:
-    """In a thread of its own: in this one a browser of other tests may have a loop that runs."""
+    """Run in another thread: the browser tests may have an event loop running in this one."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, work).result()
 
@@ -52,7 +52,7 @@ async def until(condition: object) -> None:
         await asyncio.sleep(0.001)
 
 
-def test_what_comes_meanwhile_becomes_one_batch() -> None:
+def test_queries_that_arrive_during_a_batch_form_the_next_one() -> None:
     work = Doubling()
     batcher: Batcher[int, int] = Batcher(work, batch=4)
 
@@ -70,7 +70,7 @@ def test_what_comes_meanwhile_becomes_one_batch() -> None:
     batcher.close()
 
 
-def test_one_that_fails_does_not_spoil_the_others() -> None:
+def test_a_query_that_fails_leaves_the_others_alone() -> None:
     work = Doubling()
     batcher: Batcher[int, int] = Batcher(work, window=0.05)
 
@@ -91,7 +91,7 @@ def test_one_that_fails_does_not_spoil_the_others() -> None:
     batcher.close()
 
 
-def test_nobody_waits_without_end() -> None:
+def test_queries_beyond_the_limit_are_refused_and_cancelled_ones_skipped() -> None:
     work = Doubling()
     batcher: Batcher[int, int] = Batcher(work, batch=1, waiting=2)
 
@@ -103,7 +103,7 @@ def test_nobody_waits_without_end() -> None:
         await until(lambda: batcher.waiting == 2)
         with pytest.raises(BusyError):
             await ask(batcher, 4)
-        # Whoever has gone is not worked for.
+        # A cancelled query is skipped.
         others[0].cancel()
         await asyncio.sleep(0)
         work.gate.set()
@@ -115,7 +115,7 @@ def test_nobody_waits_without_end() -> None:
     batcher.close()
 
 
-def test_many_of_one_request_are_taken_together_or_not_at_all() -> None:
+def test_queries_of_one_request_are_all_taken_or_all_refused() -> None:
     work = Doubling()
     batcher: Batcher[int, int] = Batcher(work, batch=4, waiting=2)
 
@@ -128,7 +128,7 @@ def test_many_of_one_request_are_taken_together_or_not_at_all() -> None:
         work.gate.clear()
         first = asyncio.create_task(batcher.ask([7]))
         await until(lambda: work.batches[-1] == [7])
-        # Nobody waits yet, so all of them may.
+        # The queue is empty, so all of them are taken.
         many = asyncio.create_task(batcher.ask(range(10)))
         await until(lambda: batcher.waiting == 10)
         with pytest.raises(BusyError):
@@ -139,12 +139,12 @@ def test_many_of_one_request_are_taken_together_or_not_at_all() -> None:
         assert await first == [14]
 
     run(main())
-    # Those of the request that was given up are not worked on.
+    # The queries of the cancelled request are skipped.
     assert work.batches == [[0, 1, 2, 3], [4, 5], [1, -2, 3], [7]]
     batcher.close()
 
 
-def test_as_many_as_came_before_are_waited_for() -> None:
+def test_the_thread_waits_for_as_many_queries_as_the_last_batch_had() -> None:
     work = Doubling()
     batcher: Batcher[int, int] = Batcher(work, window=0.2)
 
@@ -156,7 +156,7 @@ def test_as_many_as_came_before_are_waited_for() -> None:
         await batcher.ask([1, 2, 3])
         started = time.monotonic()
         await asyncio.gather(late(1), late(2), late(3))
-        # All three are there, so nothing more is waited for.
+        # All three are there, so the batch starts.
         assert time.monotonic() - started < 0.2
 
     run(main())
@@ -164,7 +164,7 @@ def test_as_many_as_came_before_are_waited_for() -> None:
     batcher.close()
 
 
-def test_closing_answers_what_waits_and_refuses_the_rest() -> None:
+def test_closing_answers_waiting_queries_and_refuses_new_ones() -> None:
     work = Doubling()
     batcher: Batcher[int, int] = Batcher(work, batch=1)
 
@@ -183,7 +183,7 @@ def test_closing_answers_what_waits_and_refuses_the_rest() -> None:
     run(main())
 
 
-def test_a_loop_that_is_gone_does_no_harm() -> None:
+def test_a_closed_event_loop_does_no_harm() -> None:
     work = Doubling()
     batcher: Batcher[int, int] = Batcher(work)
 

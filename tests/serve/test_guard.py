@@ -1,4 +1,4 @@
-"""Who may ask, how much and how long; and what every answer carries."""
+"""The guard: hosts, origins, tokens, limits of size and time, headers, metrics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOKEN = "a-token-of-24-characters"
 
 
 class Slow:
-    """A collection that takes its time to answer; the rest is the real one's."""
+    """A collection that answers slowly; all else is the real one."""
 
     def __init__(self, folder: Path, seconds: float) -> None:
         self._real, self._seconds = open_collection(folder), seconds
@@ -37,7 +37,7 @@ class Slow:
 
 
 def raw(port: int, request: bytes, wait: float = 10) -> bytes:
-    """What a server answers to these bytes."""
+    """The answer of a server to these bytes."""
     with socket.create_connection(("127.0.0.1", port), timeout=wait) as connection:
         connection.sendall(request)
         parts = []
@@ -51,7 +51,7 @@ def raw(port: int, request: bytes, wait: float = 10) -> bytes:
         return b"".join(parts)
 
 
-def test_a_server_is_for_this_machine_alone() -> None:
+def test_loopback_addresses_are_told_from_others() -> None:
     with listen("127.0.0.1", 0) as listener:
         assert listener.getsockname()[0] == "127.0.0.1"
     assert all(is_loopback(host) for host in ("127.0.0.1", "127.8.8.8", "::1", "localhost"))
@@ -59,12 +59,12 @@ def test_a_server_is_for_this_machine_alone() -> None:
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "a b", "[", "::1]"])
-def test_names_of_others_are_refused(client: httpx.Client, host: str) -> None:
+def test_foreign_host_headers_are_refused(client: httpx.Client, host: str) -> None:
     problem(client.get("/api/info", headers={"host": host}), 421)
     assert not Hosts().allow(host)
 
 
-def test_own_names_are_answered(serve: Serve) -> None:
+def test_own_host_names_pass_at_any_port(serve: Serve) -> None:
     server = serve(hosts=["photos.example"])
     with server.client() as client:
         for host in ("localhost:1", "[::1]:8000", "127.0.0.1", "Photos.Example.", "LOCALHOST"):
@@ -80,12 +80,14 @@ def test_own_names_are_answered(serve: Serve) -> None:
         {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"},
     ],
 )
-def test_pages_of_other_sites_cannot_ask(client: httpx.Client, headers: dict[str, str]) -> None:
+def test_requests_by_pages_of_other_sites_are_refused(
+    client: httpx.Client, headers: dict[str, str]
+) -> None:
     problem(client.post("/api/search", json={"text": "red"}, headers=headers), 403)
     problem(client.get("/media/image", params={"id": "1.jpg"}, headers=headers), 403)
 
 
-def test_its_own_page_can_ask(client: httpx.Client, live: Live) -> None:
+def test_requests_by_its_own_page_pass(client: httpx.Client, live: Live) -> None:
     own = {"origin": live.url, "sec-fetch-site": "same-origin", "sec-fetch-mode": "cors"}
     assert client.post("/api/search", json={"text": "red"}, headers=own).status_code == 200
     link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
@@ -148,12 +150,12 @@ def test_every_answer_has_the_headers(client: httpx.Client) -> None:
     assert "https:" not in policy
 
 
-def test_bodies_that_say_they_are_too_long(serve: Serve) -> None:
+def test_a_content_length_above_the_limit_is_refused_at_once(serve: Serve) -> None:
     server = serve(upload_bytes=50_000)
     head = (
         b"POST /api/search/file HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n"
     )
-    # Answered although not a byte of the body has come.
+    # The answer comes before any byte of the body.
     answer = raw(server.port, head)
     assert answer.startswith(b"HTTP/1.1 413")
     assert b"50,000 bytes" in answer or b"problem+json" in answer
@@ -162,7 +164,7 @@ def test_bodies_that_say_they_are_too_long(serve: Serve) -> None:
         assert "50,000" in detail
 
 
-def test_bodies_that_do_not_say_it_are_cut_off(serve: Serve) -> None:
+def test_a_body_without_length_is_refused_once_it_is_too_long(serve: Serve) -> None:
     server = serve(upload_bytes=50_000)
     sent = 0
 
@@ -180,7 +182,7 @@ def test_bodies_that_do_not_say_it_are_cut_off(serve: Serve) -> None:
         assert client.get("/health").status_code == 200
 
 
-def test_a_body_that_never_comes_is_given_up(serve: Serve) -> None:
+def test_a_body_that_never_comes_times_out(serve: Serve) -> None:
     server = serve(timeout=0.5)
     head = b"POST /api/search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{"
     started = time.monotonic()
@@ -188,7 +190,7 @@ def test_a_body_that_never_comes_is_given_up(serve: Serve) -> None:
     assert time.monotonic() - started < 8
 
 
-def test_who_goes_away_in_the_middle_is_no_mistake(
+def test_a_client_that_disconnects_is_no_error(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = serve()
@@ -201,14 +203,14 @@ def test_who_goes_away_in_the_middle_is_no_mistake(
     assert not caplog.records
 
 
-def test_an_answer_that_takes_too_long_is_given_up(serve: Serve, photos: Path) -> None:
+def test_an_answer_that_takes_too_long_times_out(serve: Serve, photos: Path) -> None:
     server = serve(Slow(photos, 1.5), timeout=0.5)
     with server.client() as client:
         assert "0.5 seconds" in problem(client.post("/api/search", json={"text": "red"}), 504)
         assert client.get("/health").status_code == 200
 
 
-def test_too_many_that_wait_are_turned_away(serve: Serve, photos: Path) -> None:
+def test_too_many_waiting_queries_get_503(serve: Serve, photos: Path) -> None:
     server = serve(Slow(photos, 0.5), waiting=2, batch=1)
     statuses = []
 
@@ -228,7 +230,7 @@ def test_too_many_that_wait_are_turned_away(serve: Serve, photos: Path) -> None:
     assert set(statuses) == {200, 503}
 
 
-def test_mistakes_of_ours_do_not_show(serve: Serve, photos: Path) -> None:
+def test_internal_errors_are_not_shown(serve: Serve, photos: Path) -> None:
     class Broken(Slow):
         def answer(self, queries: Sequence[Query]) -> list[Answer | Exception]:
             raise RuntimeError("a secret in /home/me")
@@ -247,7 +249,7 @@ def test_mistakes_of_ours_do_not_show(serve: Serve, photos: Path) -> None:
         assert client.get("/health").status_code == 200
 
 
-def test_other_methods_and_addresses(client: httpx.Client) -> None:
+def test_unknown_addresses_and_methods_are_problems(client: httpx.Client) -> None:
     problem(client.get("/nowhere"), 404)
     problem(client.get("/docs"), 404)
     problem(client.delete("/api/item", params={"id": "1.jpg"}), 405)
@@ -258,7 +260,7 @@ def test_other_methods_and_addresses(client: httpx.Client) -> None:
         assert raw(client.base_url.port or 0, request).startswith(b"HTTP/1.1 404")
 
 
-def test_metrics_count_what_happened(serve: Serve) -> None:
+def test_metrics_count_requests_and_batches(serve: Serve) -> None:
     with serve().client() as client:
         for _ in range(3):
             client.post("/api/search", json={"text": "red"})

@@ -1,4 +1,4 @@
-"""`ccal serve` as a process: how it starts, stops, is killed, and says what is wrong."""
+"""`ccal serve` as a process: start, stop, kill, and messages for wrong arguments."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_token_comes_with_the_address_and_a_signal_lets_requests_finish(starte
 
 @pytest.fixture
 def said(plain: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """What `ccal serve` says before it serves, in this process, which is quicker."""
+    """The messages of `ccal serve` before it serves; in this process, which is quicker."""
     made: list[Any] = []
     monkeypatch.setattr(
         "ccal.serve.app.run", lambda app, listener, started, over: made.append(started())
@@ -153,7 +153,9 @@ def said(plain: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     return start
 
 
-def test_strangers_are_warned_of(said: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_public_address_without_a_token_is_warned_of(
+    said: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert "warning" not in said()
     assert "warning: everyone who can reach 0.0.0.0" in said("--host", "0.0.0.0")
     assert "warning" not in said("--host", "0.0.0.0", "--token", "new")
@@ -163,7 +165,7 @@ def test_strangers_are_warned_of(said: Callable[..., str], monkeypatch: pytest.M
     assert guarded.splitlines()[-2].endswith("/#token=0123456789abcdef   (Ctrl-C stops)")
 
 
-def test_killed_in_the_middle_nothing_is_lost(started: Any, plain: Path) -> None:
+def test_a_killed_server_leaves_the_index_whole(started: Any, plain: Path) -> None:
     server = started()
     failures: list[Exception] = []
 
@@ -199,7 +201,7 @@ def test_a_port_that_is_taken(plain: Path) -> None:
     assert f"Port {port} of 127.0.0.1 is taken" in outcome.err
 
 
-def test_what_cannot_be_served(plain: Path, tmp_path: Path) -> None:
+def test_wrong_arguments_are_explained(plain: Path, tmp_path: Path) -> None:
     index = plain / "photos.index"
     for arguments, words in (
         ([tmp_path / "nowhere"], "there is no such folder"),

@@ -1,4 +1,4 @@
-"""Files that somebody sends: told by their first bytes, and never larger inside than allowed."""
+"""Uploaded files: types by first bytes, and limits on what they decode to."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def sound(
 
 
 def png_header(width: int, height: int) -> bytes:
-    """A PNG of this size, on paper."""
+    """A tiny PNG whose header claims this size."""
     body = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     chunk = struct.pack(">I", 13) + body + struct.pack(">I", zlib.crc32(body))
     data = b"IDAT" + zlib.compress(b"\0" * 1000)
@@ -64,7 +64,7 @@ def flac_that_lies(samples: int) -> bytes:
     return bytes(content)
 
 
-def test_types_are_told_by_their_first_bytes() -> None:
+def test_the_first_bytes_decide_the_type() -> None:
     for format, type in (
         ("JPEG", "image/jpeg"),
         ("PNG", "image/png"),
@@ -90,7 +90,7 @@ def test_any_bytes_have_a_type_or_none(head: bytes) -> None:
     assert sniff(head) in (*IMAGES, *AUDIO, None)
 
 
-def test_what_a_header_calls_a_file_does_not_matter(client: httpx.Client) -> None:
+def test_the_content_type_header_does_not_count(client: httpx.Client) -> None:
     lie = {"content-type": "image/jpeg"}
     for content in (b"<script>alert(1)</script>", b"%PDF-1.7", b"\0" * 100, sound("WAV")):
         detail = problem(client.post("/api/search/file", content=content, headers=lie), 415)
@@ -109,7 +109,7 @@ def test_pictures_whole_and_cut_short(client: httpx.Client, format: str) -> None
     assert client.post("/api/search/file", content=whole).status_code == 200
     for length in (20, len(whole) // 2):
         response = client.post("/api/search/file", content=whole[:length])
-        # Some decoders make do with half a picture.
+        # Some decoders accept half a picture.
         if response.status_code != 200:
             problem(response, 422)
 
@@ -126,7 +126,7 @@ def test_too_many_pixels_are_refused_before_they_are_decoded(
         assert strict.post("/api/search/file", content=small).status_code == 200
 
 
-def test_pictures_that_wait_are_small() -> None:
+def test_decoded_pictures_are_small() -> None:
     assert decode_image(picture("PNG", (3000, 40)), Limits()).size == (40, 40)
     assert decode_image(picture("PNG", (3000, 2000)), Limits()).size == (1024, 1024)
     assert decode_image(picture("PNG", (3000, 40)), Limits(), whole=True).size == (3000, 40)
@@ -161,12 +161,12 @@ def test_sounds_that_are_too_long(format: str) -> None:
     assert error.value.status == 413
 
 
-def test_silence_takes_no_space_and_is_no_way_around() -> None:
+def test_compressed_silence_cannot_exceed_the_limit() -> None:
     bomb = sound("FLAC", 3600, subtype="PCM_16")
     assert len(bomb) < 400_000
     with pytest.raises(ProblemError, match="longer"):
         decode_audio(bomb, Limits())
-    # A header that claims less than there is, or absurdly much, is not believed.
+    # A header may claim less than there is, or absurdly much.
     with pytest.raises(ProblemError, match="longer"):
         decode_audio(flac_that_lies(2**36 - 1), Limits())
     for claimed in (0, 10):
@@ -177,7 +177,7 @@ def test_silence_takes_no_space_and_is_no_way_around() -> None:
         assert len(samples) <= 8000
 
 
-def test_sounds_that_are_none() -> None:
+def test_files_without_sound_are_refused() -> None:
     infinite = BytesIO()
     soundfile.write(infinite, np.array([0, np.nan, np.inf]), 8000, format="WAV", subtype="FLOAT")
     wide = BytesIO()
@@ -194,7 +194,7 @@ def test_sounds_that_are_none() -> None:
 
 
 @given(st.binary(max_size=200), st.sampled_from(["WAV", "FLAC", "OGG", "PNG", "JPEG", "GIF"]))
-def test_damaged_files_are_refused_in_words(noise: bytes, format: str) -> None:
+def test_damaged_files_are_refused_with_a_reason(noise: bytes, format: str) -> None:
     is_sound = format in ("WAV", "FLAC", "OGG")
     whole = bytearray(sound(format, 0.05) if is_sound else picture(format))
     half = len(whole) // 2

@@ -141,7 +141,7 @@ def command(
     token = _checked(token)
     with listen(host, port) as listener:
         collection = _collection(location, model, media_root)
-        late = collection if isinstance(collection, PendingCollection) else None
+        pending = collection if isinstance(collection, PendingCollection) else None
         url = address(listener)
         if not is_loopback(host) and token is None:
             note(
@@ -153,16 +153,16 @@ def command(
         names = [*(allow_host or []), host]
 
         def started() -> None:
-            if late is None:
+            if pending is None:
                 note(_summary(collection))
             note(f"Open {page}   (Ctrl-C stops)")
             if sys.stderr.isatty() if open_page is None else open_page:
                 threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
 
         app = create_app(collection, limits=limits, token=token, hosts=names)
-        run(app, listener, started, lambda: late is not None and late.error is not None)
-        if late is not None and late.error is not None:
-            raise late.error
+        run(app, listener, started, lambda: pending is not None and pending.error is not None)
+        if pending is not None and pending.error is not None:
+            raise pending.error
     note("Stopped.")
 
 
@@ -241,9 +241,9 @@ def _own_tunes(run: Path | None) -> Collection:
         library = default_library(model, rendering=rendering, embedding=embedding)
         return TuneCollection(library, model, title="folk tunes", model_folder=run)
 
-    late = PendingCollection(make, title="folk tunes", ready=lambda made: note(_summary(made)))
+    pending = PendingCollection(make, title="folk tunes", ready=lambda made: note(_summary(made)))
     # It hands on what it does not know itself, which types cannot say.
-    return cast("Collection", late)
+    return cast("Collection", pending)
 
 
 def _title(location: str) -> str:

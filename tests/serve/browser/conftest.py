@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or ""
 ARGUMENTS = [
     "--no-sandbox",
-    # A microphone that beeps, and that nobody has to allow.
+    # A fake microphone that beeps, and needs no permission.
     "--use-fake-device-for-media-stream",
     "--use-fake-ui-for-media-stream",
     "--autoplay-policy=no-user-gesture-required",
@@ -34,7 +34,7 @@ def chromium() -> Iterator[Browser]:
     playwright = pytest.importorskip("playwright.sync_api", reason=PLAYWRIGHT)
     if not CHROMIUM:
         pytest.skip("chromium is not installed: apt install chromium, or set CHROMIUM")
-    # A busy machine takes long; one that does not answer takes for ever.
+    # Generous, for a busy machine.
     playwright.expect.set_options(timeout=20_000)
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)

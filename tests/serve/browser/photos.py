@@ -1,4 +1,4 @@
-"""What the photos of `tests.serve.conftest` are called, and what their captions say."""
+"""Names and captions of the photos of `tests.serve.conftest`."""
 
 from __future__ import annotations
 

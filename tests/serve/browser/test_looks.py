@@ -1,4 +1,4 @@
-"""Dark and light, small screens, and what people who cannot see the page need."""
+"""Dark and light, small screens, and accessibility."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_contrast_of_the_colours(scheme: int) -> None:
         ("ink", "mark"),
     ):
         assert contrast(shade[text], shade[ground]) >= 4.5, (text, ground)
-    # Borders of what can be used, and bars.
+    # Borders of controls, and bars.
     assert contrast(shade["edge"], shade["paper"]) >= 3
     assert contrast(shade["second"], shade["mark"]) >= 2
 
@@ -83,7 +83,7 @@ def test_dark_by_the_system_and_by_the_button(visit: Opener, live: Live) -> None
     expect(button).to_have_attribute("aria-pressed", "false")
     assert page.evaluate(ground) == "rgb(255, 255, 255)"
     button.click()
-    # As the system says again, and so it follows the system.
+    # Back to the colour scheme of the system, which the page then follows.
     page.emulate_media(color_scheme="light")
     expect(button).to_have_attribute("aria-pressed", "false")
     assert page.evaluate(ground) == "rgb(255, 255, 255)"

@@ -44,7 +44,7 @@ def test_words_find_pictures(visit: Opener, live: Live) -> None:
     page.wait_for_function("i => i.complete && i.naturalWidth > 0", arg=first.element_handle())
     scores = [score(text) for text in page.locator(f"{RESULTS} .score").all_inner_texts()]
     assert scores == sorted(scores, reverse=True)
-    # The words that mattered are marked, the one that no caption has is struck out.
+    # Words with weight are marked; a word that no caption has is struck out.
     ask(page, "a yellow square on a blueground xyzzy")
     marks = page.locator("#query mark")
     weights = dict(
@@ -70,7 +70,7 @@ def test_why_a_picture_matches(visit: Opener, live: Live) -> None:
     assert abs(shown - total) < 0.006
     assert abs(total + rest - score(card.locator(".score").inner_text())) < 0.006
     expect(panel.get_by_text("redground", exact=True)).to_be_visible()
-    # One at a time.
+    # Only one result is open at a time.
     page.locator(RESULTS).nth(1).get_by_text("Why").click()
     expect(panel).to_be_hidden()
 

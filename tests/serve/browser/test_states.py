@@ -1,4 +1,4 @@
-"""What goes wrong is said, and the page goes on: large files, a server that dies, a token."""
+"""Errors on the page: large files, a server that dies, a missing token."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_an_oversized_file(visit: Opener, live: Live, tmp_path: Path) -> None:
     expect(page.locator("#status")).to_contain_text("The best")
     page.locator("#file").set_input_files(path)
     expect(problem(page)).to_contain_text("huge.png has 21 MB; at most 20 MB can be sent")
-    # What was there stays.
+    # The results stay.
     expect(page.locator("#results .card")).to_have_count(24)
 
 
@@ -44,7 +44,7 @@ def test_the_server_refuses_an_oversized_file(
     photo("red", "blue", "left").save(path)
     size = path.stat().st_size
     page = visit(serve(upload_bytes=size - 1), expected=FAILED)
-    # A page that was told of another limit asks, and shows what the server says.
+    # A page that knows another limit sends the file, and shows the answer of the server.
     page.route("**/api/info", lambda route: _with_limit(route, 10 * size))
     page.reload()
     expect(page.locator("#about")).not_to_be_empty()
@@ -111,7 +111,7 @@ def test_a_server_that_dies_and_comes_back(
     expect(page.get_by_role("progressbar")).to_be_hidden()
     page.get_by_role("button", name="Try again").click()
     expect(problem(page)).to_contain_text("The server does not answer")
-    # Another one, at the same address.
+    # A new server at the same address.
     monkeypatch.setattr("tests.serve.live.listen", lambda host, _: listen(host, server.port))
     serve()
     # Without a click.
@@ -157,7 +157,7 @@ def test_a_token(visit: Opener, serve: Callable[..., Live]) -> None:
     page.get_by_role("textbox", name="Token").fill(token)
     page.keyboard.press("Enter")
     expect(page.locator("#results .card")).to_have_count(24)
-    # Pictures need the token, too, and are asked for when they come near the screen.
+    # Pictures need the token, too, and are loaded when they come near the screen.
     first = page.locator("#results img").first.element_handle()
     page.wait_for_function("i => i.src.startsWith('blob:') && i.naturalWidth > 0", arg=first)
     assert page.locator("#results img").last.get_attribute("src") is None

@@ -70,7 +70,7 @@ def test_a_match_is_played_from_where_it_matches(
     expect(pause).to_be_visible()
     expect(first.locator(".head")).to_be_visible()
     expect(first.locator(".place")).to_have_text(re.compile(r"0:0[5-9]|0:1\d"))
-    # Another one is played: this one stops.
+    # When another sound is played, this one stops.
     second.get_by_role("button", name=re.compile("from the start")).click()
     expect(second.get_by_role("button", name=re.compile("^Pause"))).to_be_visible()
     expect(pause).to_be_hidden()
@@ -116,7 +116,7 @@ def test_a_recording(visit: Opener, tunes: Live) -> None:
     page.wait_for_function(
         "audio => audio.duration > 2 && audio.duration < 9", arg=mine.element_handle()
     )
-    # They are beeps, which may resemble any tune.
+    # The recording is beeps, which may resemble any tune.
     expect(page.locator(CARDS)).to_have_count(4)
 
 

@@ -47,7 +47,7 @@ def test_the_map_by_mouse(visit: Opener, live: Live) -> None:
     tip = page.locator(".tip")
     box = canvas.bounding_box()
     assert box is not None
-    # The first point that a line across the middle meets.
+    # The first point on a line across the middle.
     x, y = box["x"], box["y"] + box["height"] / 2
     for step in range(0, int(box["width"]), 12):
         page.mouse.move(x + step, y)
@@ -81,7 +81,7 @@ def test_the_map_by_touch(visit: Opener, live: Live) -> None:
     box = canvas.bounding_box()
     assert box is not None
     whole = canvas.screenshot()
-    # Two fingers that go apart, as the browser itself would report them.
+    # Two fingers that move apart, as events of the browser.
     client = page.context.new_cdp_session(page)
     middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 

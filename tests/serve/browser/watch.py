@@ -1,4 +1,4 @@
-"""What a page must not do: log errors, or ask anyone but its server."""
+"""Watches a page for logged errors, and for requests to other servers."""
 
 from __future__ import annotations
 

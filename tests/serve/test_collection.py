@@ -1,4 +1,4 @@
-"""A collection that takes a while to be made: its server is there meanwhile, and says how far."""
+"""A pending collection: its server answers while it is built, and reports the progress."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.serve.live import Live, until
 
 
 class Gate:
-    """Makes the collection of the photos when it is let."""
+    """Builds the collection of the photos once the gate is open."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.open, self.stopped = folder, threading.Event(), False
@@ -31,7 +31,7 @@ class Gate:
         return open_collection(self.folder)
 
 
-def test_the_server_is_there_before_the_collection(
+def test_the_server_answers_while_the_collection_is_built(
     photos: Path, serve: Callable[..., Live]
 ) -> None:
     gate, ready = Gate(photos), threading.Event()
@@ -61,7 +61,7 @@ def test_the_server_is_there_before_the_collection(
         assert client.post("/api/search", json={"text": "red", "k": 2}).status_code == 200
 
 
-def test_stopping_in_the_middle(photos: Path) -> None:
+def test_stopping_the_server_stops_the_building(photos: Path) -> None:
     gate = Gate(photos)
     late: Any = PendingCollection(gate, title="photos")
     server = Live(late)

@@ -1,4 +1,4 @@
-"""Many queries in one request get what each gets alone."""
+"""Many queries in one request."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ask(client: httpx.Client, texts: list[str], **options: Any) -> dict[str, Any
     return answer
 
 
-def test_each_gets_what_it_gets_alone(client: httpx.Client) -> None:
+def test_each_query_gets_the_results_it_gets_alone(client: httpx.Client) -> None:
     asked = {"k": 4, "to": "text", "where": {"text": {">=": "a blue"}}}
     for options in ({"k": 3}, asked):
         answer = ask(client, TEXTS, **options)
@@ -44,23 +44,23 @@ def test_each_gets_what_it_gets_alone(client: httpx.Client) -> None:
             assert found["results"] == alone["results"]
 
 
-def test_one_that_cannot_be_answered_does_not_spoil_the_others(client: httpx.Client) -> None:
+def test_a_query_without_an_answer_leaves_the_others_alone(client: httpx.Client) -> None:
     answer = ask(client, ["red", "zzqx", "!?", "blue"], k=2)
     said = [found["problem"] for found in answer["answers"]]
     assert said[0] is said[3] is None
     assert "None of these words is known" in said[1]
     assert "no words" in said[2]
     assert [len(found["results"]) for found in answer["answers"]] == [2, 0, 0, 2]
-    # If there is no answer at all, it is the request that cannot be answered.
+    # If no query has an answer, the request is refused.
     assert "None of these" in problem(client.post(BATCH, json={"texts": ["zzqx", "quux"]}), 422)
     problem(client.post(BATCH, json={"texts": ["red"], "to": "sound"}), 422)
 
 
-def test_more_than_is_allowed(serve: Callable[..., Live]) -> None:
+def test_requests_beyond_the_limits_are_refused(serve: Callable[..., Live]) -> None:
     server = serve(queries=3, k=5, text=20, batch=2, waiting=1)
     with server.client() as client:
         assert client.get("/api/info").json()["limits"]["queries"] == 3
-        # More than may wait, but nobody waits.
+        # More queries than may wait, but the queue is empty.
         assert len(ask(client, ["red", "green", "blue"], k=5)["answers"]) == 3
         detail = problem(client.post(BATCH, json={"texts": ["red"] * 4}), 413)
         assert "4 texts; 3 or fewer" in detail
@@ -72,15 +72,15 @@ def test_more_than_is_allowed(serve: Callable[..., Live]) -> None:
         assert shape["texts"]["items"]["maxLength"] == 20
         assert shape["k"]["maximum"] == 5
         lines = client.get("/metrics").text.splitlines()
-    # Through the same batches as everything else.
+    # They went through the same batches as all other queries.
     assert "ccal_batch_queries_sum 3.0" in lines
     assert "ccal_batch_queries_count 2.0" in lines
     counted = f'ccal_requests_total{{method="POST",route="{BATCH}",status="413"}} 1.0'
     assert counted in lines
 
 
-def test_as_much_as_is_allowed_fits(client: httpx.Client) -> None:
-    # Every character escaped, as JSON may be: more bytes than one query could ever have.
+def test_the_largest_allowed_request_fits(client: httpx.Client) -> None:
+    # Every character is escaped, as JSON may be: more bytes than a request for one query may have.
     longest = ("red " + "\N{SNOWMAN}" * 2000)[:2000]
     assert len(ask(client, [longest] * 128, k=1)["answers"]) == 128
 
@@ -99,10 +99,12 @@ def test_as_much_as_is_allowed_fits(client: httpx.Client) -> None:
         {"texts": ["red"], "where": {"": 1}},
     ],
 )
-def test_bad_requests_are_told_why(client: httpx.Client, body: dict[str, Any]) -> None:
+def test_invalid_requests_are_refused_with_a_reason(
+    client: httpx.Client, body: dict[str, Any]
+) -> None:
     assert len(problem(client.post(BATCH, json=body), 422)) > 10
 
 
-def test_other_methods(client: httpx.Client) -> None:
+def test_get_is_not_allowed(client: httpx.Client) -> None:
     problem(client.get(BATCH), 405)
     problem(client.get("/api/search"), 405)

@@ -1,4 +1,4 @@
-"""Files that somebody cuts short while they are served: noticed before they are read."""
+"""Cached cards follow changes of the index; truncated files are noticed before they are read."""
 
 from __future__ import annotations
 
@@ -11,13 +11,50 @@ from pathlib import Path
 
 import pytest
 
+from ccal.retrieval import Index
+from ccal.serve import cached_reader
 from ccal.serve.cached_reader import FileSizes
 from tests.cli.conftest import environment
 from tests.serve.conftest import open_collection
 from tests.serve.live import Live
 
 
-def test_only_what_shrinks_in_place_is_told(tmp_path: Path) -> None:
+def test_results_show_changes_by_another_process(photos: Path, tmp_path: Path) -> None:
+    shutil.copytree(photos, tmp_path / "copy")
+    server = Live(open_collection(tmp_path / "copy"))
+    asked = {"text": "a red square", "k": 3}
+    with server.client() as client:
+        before = client.post("/api/search", json=asked).json()["results"]
+        first = before[0]
+        with Index.open(tmp_path / "copy" / "photos.index") as index:
+            index.update([first["id"]], metadata=[{"title": 'now "this"', "n": None}])
+            index.remove([before[1]["id"]])
+        after = client.post("/api/search", json=asked).json()["results"]
+    server.stop()
+    assert after[0] == {
+        **first,
+        "title": 'now "this"',
+        "metadata": {"title": 'now "this"', "n": None},
+    }
+    assert after[1] == before[2]
+
+
+def test_the_cache_of_cards_is_bounded(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cached_reader, "_MOST_CARDS", 4)
+    server = Live(open_collection(photos))
+    with server.client() as client:
+        wide, narrow = (
+            client.post("/api/search", json={"text": "a blue square", "k": k}).json()["results"]
+            for k in (50, 5)
+        )
+    server.stop()
+    assert wide[:5] == narrow
+    assert len({result["id"] for result in wide}) == 50
+
+
+def test_only_files_that_shrink_in_place_are_reported(tmp_path: Path) -> None:
     for name in ("a.npy", "b.npy", "c.txt"):
         (tmp_path / name).write_bytes(bytes(100))
     sizes = FileSizes(tmp_path, lambda name: name.endswith(".npy"))
@@ -37,7 +74,7 @@ def test_only_what_shrinks_in_place_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*was missing or damaged")
-def test_an_index_is_mended(photos: Path, tmp_path: Path) -> None:
+def test_an_index_with_truncated_files_is_repaired(photos: Path, tmp_path: Path) -> None:
     shutil.copytree(photos, tmp_path / "copy")
     folder = tmp_path / "copy" / "photos.index"
     server = Live(open_collection(tmp_path / "copy"))
@@ -53,14 +90,14 @@ def test_an_index_is_mended(photos: Path, tmp_path: Path) -> None:
         assert after.json()["results"] == before
         assert client.get("/ready").status_code == 200
     server.stop()
-    # And whole for whoever comes next.
+    # The files on disk are repaired, too.
     assert sorted(path.stat().st_size for path in folder.glob("segment-*")) == sorted(
         sizes.values()
     )
 
 
-def test_it_would_be_the_end(tmp_path: Path) -> None:
-    """What all of this is for; if systems change, it can go."""
+def test_reading_a_truncated_mapped_file_kills_the_process(tmp_path: Path) -> None:
+    """The reason for `FileSizes`; if this test fails, the class is not needed any more."""
     code = """
         import mmap, os, sys
         with open(sys.argv[1], "w+b") as file:

@@ -28,7 +28,7 @@ def get(client: httpx.Client, kind: str, id: str, **headers: str) -> httpx.Respo
     return client.get(f"/media/{kind}", params={"id": id}, headers=headers)
 
 
-def test_the_photo_of_an_item(client: httpx.Client, photos: Path) -> None:
+def test_image_and_thumbnail_of_an_item(client: httpx.Client, photos: Path) -> None:
     response = get(client, "image", AWKWARD)
     assert response.content == (photos / "0.jpg").read_bytes()
     assert response.headers["content-type"] == "image/jpeg"
@@ -41,7 +41,7 @@ def test_the_photo_of_an_item(client: httpx.Client, photos: Path) -> None:
     assert (again.status_code, again.content) == (304, b"")
 
 
-def test_parts_of_a_file(client: httpx.Client, photos: Path) -> None:
+def test_ranges_of_a_file(client: httpx.Client, photos: Path) -> None:
     whole = (photos / "1.jpg").read_bytes()
     for given, expected in (
         ("bytes=0-9", whole[:10]),
@@ -69,7 +69,7 @@ def test_only_items_have_media(client: httpx.Client, photos: Path) -> None:
 
 @pytest.fixture
 def strange(photos: Path, tmp_path: Path) -> Callable[..., IndexCollection]:
-    """An index whose items point to strange places."""
+    """An index whose items point to files that must not be shown, and to a few that may."""
     model = load(photos / "model")
     outside = tmp_path / "outside"
     inside = tmp_path / "inside"
@@ -104,7 +104,7 @@ def strange(photos: Path, tmp_path: Path) -> Callable[..., IndexCollection]:
     return make
 
 
-def test_strange_files_are_not_shown(
+def test_files_outside_of_the_root_or_of_other_types_are_not_shown(
     serve: Serve, strange: Callable[..., IndexCollection], tmp_path: Path
 ) -> None:
     with serve(strange(tmp_path / "inside")).client() as client:
@@ -117,7 +117,7 @@ def test_strange_files_are_not_shown(
                 assert str(tmp_path) not in detail
         assert "outside" in problem(get(client, "image", "inside/link.png"), 404)
         assert "outside" in problem(get(client, "image", "inside/../outside/secret.png"), 404)
-        # Broken ones are sent as they are, by their type; what is decoded has to be whole.
+        # A damaged file is sent as it is; a thumbnail needs to be decoded.
         assert get(client, "image", "inside/cut.jpg").headers["content-type"] == "image/jpeg"
         problem(get(client, "thumbnail", "inside/cut.jpg"), 404)
 
@@ -136,7 +136,7 @@ def test_formats_that_browsers_do_not_show_are_converted(
         assert get(client, "image", "inside/link.png").status_code == 200
 
 
-def test_thumbnails_follow_the_file(tmp_path: Path) -> None:
+def test_thumbnails_are_cached_until_the_file_changes(tmp_path: Path) -> None:
     files, path = ItemFiles(), tmp_path / "a.png"
     Image.new("RGB", (600, 300), "red").save(path)
     first: Any = files.thumbnail(str(path)).content

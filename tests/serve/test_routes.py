@@ -1,4 +1,4 @@
-"""What is asked over HTTP is what the index answers, with reasons."""
+"""Search, items, map and evaluation over HTTP, compared with the index itself."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_words_find_what_the_index_finds(client: httpx.Client, photos: Path) -> 
     np.testing.assert_allclose(
         [result["score"] for result in answer["results"]], [h.score for h in expected], atol=1e-6
     )
-    # Trained on these very words, so the first is right.
+    # The model was trained on these words, so the first result is right.
     assert answer["results"][0]["metadata"]["front"] == "red"
     assert answer["query"]["words"] is None
     assert answer["results"][0]["why"] is None
@@ -91,7 +91,7 @@ def test_an_item_finds_the_other_modality_and_its_own(client: httpx.Client) -> N
     assert len(ids) == 74
 
 
-def test_shares_sum_to_the_score(client: httpx.Client, photos: Path) -> None:
+def test_contributions_sum_to_the_score(client: httpx.Client, photos: Path) -> None:
     answer = ask(client, f"{WORDS} zzqx", k=6, explain=True)
     with Index.open(photos / "photos.index", load(photos / "model")) as index:
         for result in answer["results"]:
@@ -100,7 +100,7 @@ def test_shares_sum_to_the_score(client: httpx.Client, photos: Path) -> None:
             assert total == pytest.approx(result["score"], abs=1e-6)
             sizes = [abs(share["contribution"]) for share in why["dimensions"]]
             assert sizes == sorted(sizes, reverse=True)
-            # Leaving a word out really costs what is said.
+            # A word's weight is what the score loses without it.
             for word in why["words"]:
                 text = f"{WORDS} zzqx"
                 assert text[word["start"] : word["end"]] == word["word"]
@@ -154,7 +154,9 @@ def test_filters(client: httpx.Client) -> None:
         {"text": "red", "more": 1},
     ],
 )
-def test_bad_questions_are_told_why(client: httpx.Client, body: dict[str, Any]) -> None:
+def test_invalid_queries_are_refused_with_a_reason(
+    client: httpx.Client, body: dict[str, Any]
+) -> None:
     assert len(problem(client.post("/api/search", json=body), 422)) > 10
 
 
@@ -162,7 +164,7 @@ def test_bad_questions_are_told_why(client: httpx.Client, body: dict[str, Any]) 
     "body",
     [b'{"text": NaN}', b'{"text": "\\ud800 red"}', b"{", b"\xff\xfe", b"[" * 60_000, b"null"],
 )
-def test_bodies_that_are_no_question(client: httpx.Client, body: bytes) -> None:
+def test_bodies_that_are_no_query_are_refused(client: httpx.Client, body: bytes) -> None:
     response = client.post(
         "/api/search", content=body, headers={"content-type": "application/json"}
     )
@@ -189,7 +191,7 @@ def test_any_text_is_answered_or_refused(
         assert f"red {text}"[word["start"] : word["end"]] == word["word"]
 
 
-def test_many_at_once_get_what_each_alone_gets(client: httpx.Client) -> None:
+def test_concurrent_queries_get_the_results_each_gets_alone(client: httpx.Client) -> None:
     colours = ["red", "green", "blue", "grey", "yellow"]
     texts = [f"a {front} square on a {back}ground" for front in colours for back in colours]
     alone = [ask(client, text, k=3)["results"] for text in texts]
@@ -206,7 +208,7 @@ def test_many_at_once_get_what_each_alone_gets(client: httpx.Client) -> None:
     assert float(batches.split()[1]) > float(count.split()[1])
 
 
-def test_info_says_what_can_be_done(client: httpx.Client) -> None:
+def test_info_lists_modalities_queries_and_limits(client: httpx.Client) -> None:
     info = client.get("/api/info").json()
     Info.model_validate(info)
     assert info["kind"] == "index"
@@ -255,7 +257,7 @@ def test_items_page_by_page(client: httpx.Client) -> None:
     problem(client.get("/api/item", params={"id": "\0"}), 422)
 
 
-def test_a_map_of_everything(client: httpx.Client) -> None:
+def test_the_map_has_every_item(client: httpx.Client) -> None:
     drawn = client.get("/api/map").json()
     MapAnswer.model_validate(drawn)
     assert drawn["total"] == 150
@@ -264,7 +266,7 @@ def test_a_map_of_everything(client: httpx.Client) -> None:
     assert max(map(abs, drawn["x"] + drawn["y"])) == 1
     assert 0 < drawn["explained"][1] <= drawn["explained"][0] < 1
     assert client.get("/api/map").json() == drawn
-    # Pairs belong together, and so they lie: nearer to each other than others do.
+    # The two items of a pair lie nearer to each other than other items do.
     places = np.array([drawn["x"], drawn["y"]]).T
     apart = np.linalg.norm(places[:75, None] - places[None, 75:], axis=2)
     assert np.diag(apart).mean() < 0.3 * apart.mean()

@@ -80,7 +80,7 @@ def test_a_tune_finds_itself_in_the_other_modality(tunes: httpx.Client) -> None:
         assert answer["query"]["item"]["id"] == "tune-3"
 
 
-def test_what_can_be_seen_and_heard(tunes: httpx.Client, library: TuneLibrary) -> None:
+def test_staves_sounds_pages_and_map(tunes: httpx.Client, library: TuneLibrary) -> None:
     info = tunes.get("/api/info").json()
     Info.model_validate(info)
     assert (info["kind"], info["title"], info["count"]) == ("tunes", "dances", 4)
@@ -109,7 +109,7 @@ def test_what_can_be_seen_and_heard(tunes: httpx.Client, library: TuneLibrary) -
     assert 'ccal_items{modality="sheet"} 4.0' in tunes.get("/metrics").text
 
 
-def test_what_tunes_cannot_be_asked(tunes: httpx.Client) -> None:
+def test_queries_that_tunes_cannot_answer(tunes: httpx.Client) -> None:
     problem(tunes.post("/api/search", json={"text": "a jig"}), 422)
     for id in ("tune-4", "tune--1", "tune-01", "tune-", "tune-99999999999", "4", "tune-٣"):
         problem(tunes.get("/api/item", params={"id": id}), 404)
@@ -147,7 +147,7 @@ def test_a_store_of_tunes_is_served_from_the_command_line(
     assert len(served) == 2
 
 
-def test_tunes_are_not_read_any_more(
+def test_truncated_files_are_refused_and_named(
     library: TuneLibrary, model: DualEncoder, tmp_path: Path
 ) -> None:
     folder = Path(shutil.copytree(library.folder, tmp_path / "library"))
@@ -158,7 +158,7 @@ def test_tunes_are_not_read_any_more(
         name = min(path.name for path in folder.glob("*.npy"))
         os.truncate(folder / name, 128)
         similar = client.get("/api/similar", params={"id": "tune-1"})
-        # Told every time, and nothing of where it is.
+        # Every request is refused, with the name of the file but not its folder.
         for response in (similar, client.get("/ready"), client.get("/api/map")):
             detail = problem(response, 503)
             assert name in detail
@@ -168,7 +168,7 @@ def test_tunes_are_not_read_any_more(
 
 
 def start(monkeypatch: pytest.MonkeyPatch, make: Callable[..., Any], over: Any) -> Outcome:
-    """`ccal serve` without anything, whose tunes are made by `make`, until `over`."""
+    """`ccal serve` without arguments until `over`; `make` makes its tunes."""
     from ccal.serve import app as application
 
     real = application.run
@@ -179,12 +179,12 @@ def start(monkeypatch: pytest.MonkeyPatch, make: Callable[..., Any], over: Any) 
 
     monkeypatch.setattr("ccal.music.default.default_library", make)
     monkeypatch.setattr("ccal.serve.app.run", run)
-    # In a thread of its own: in this one a browser of other tests may have a loop that runs.
+    # In another thread: the browser tests may have an event loop running in this one.
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(invoke, "serve", "--port", "0", "--no-open").result()
 
 
-def test_with_nothing_given_it_listens_while_tunes_are_rendered(
+def test_the_bundled_tunes_are_rendered_while_the_server_answers(
     monkeypatch: pytest.MonkeyPatch, library: TuneLibrary, model: DualEncoder, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -198,7 +198,7 @@ def test_with_nothing_given_it_listens_while_tunes_are_rendered(
         return library
 
     def over(port: int) -> bool:
-        # Asked from another thread, as this one answers; the server may end meanwhile.
+        # From another thread, since this one runs the server, which may stop meanwhile.
         def look() -> None:
             with suppress(httpx.HTTPError):
                 answer = httpx.get(f"http://127.0.0.1:{port}/ready", trust_env=False)
