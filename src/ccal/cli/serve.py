@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["NAME", "command"]
 
 NAME = "serve"
-_ACCESS, _LIMITS = "Who may ask", "How much"
+_ACCESS, _LIMITS = "Access", "Limits"
 _SHORTEST_TOKEN = 16
-# What tells a library of tunes, and a store of tunes, from an index.
+# A folder with one of these files is a library of tunes, or a store of tunes.
 _LIBRARY, _STORE = "library.json", "manifest.json"
 
 
@@ -34,7 +34,7 @@ def command(
         typer.Argument(
             metavar="LOCATION",
             show_default="folk tunes that come with ccal",
-            help="What `ccal index` wrote to, or the folder of a library of tunes.",
+            help="An index of `ccal index`, or the folder of a library of tunes.",
         ),
     ] = None,
     model: Annotated[
@@ -61,7 +61,7 @@ def command(
         typer.Option(
             envvar="CCAL_TOKEN",
             rich_help_panel=_ACCESS,
-            help="Whoever asks must have it; `new` makes one up. The variable is safer than the "
+            help="Every client must send it; `new` makes one up. The variable is safer than the "
             "option, which other users of the machine can see.",
         ),
     ] = None,
@@ -70,8 +70,7 @@ def command(
         typer.Option(
             metavar="NAME",
             rich_help_panel=_ACCESS,
-            help="A name, besides localhost and this machine's, under which the server is known; "
-            "as often as needed.",
+            help="A name of the server besides localhost and this machine's name; may be repeated.",
         ),
     ] = None,
     media_root: Annotated[
@@ -81,7 +80,7 @@ def command(
             exists=True,
             file_okay=False,
             rich_help_panel=_ACCESS,
-            help="Show no files from outside of this folder; relative ones start from it.",
+            help="Show only files inside of this folder; relative paths start from it.",
         ),
     ] = None,
     open_page: Annotated[
@@ -93,13 +92,14 @@ def command(
         ),
     ] = None,
     max_upload: Annotated[
-        float, typer.Option(metavar="MB", rich_help_panel=_LIMITS, help="Size of a file sent.")
+        float, typer.Option(metavar="MB", rich_help_panel=_LIMITS, help="Size of an uploaded file.")
     ] = 20.0,
     max_seconds: Annotated[
-        float, typer.Option(rich_help_panel=_LIMITS, help="Sound in a file sent.")
+        float,
+        typer.Option(rich_help_panel=_LIMITS, help="Length of the sound in an uploaded file."),
     ] = 120.0,
     max_megapixels: Annotated[
-        float, typer.Option(rich_help_panel=_LIMITS, help="Pixels of a picture sent.")
+        float, typer.Option(rich_help_panel=_LIMITS, help="Pixels of an uploaded picture.")
     ] = 50.0,
     max_k: Annotated[
         int, typer.Option("--max-k", rich_help_panel=_LIMITS, help="Results of one search.")
@@ -148,7 +148,7 @@ def command(
                 f"warning: everyone who can reach {host} can search this collection and see its "
                 "files. Set a --token, or leave out --host."
             )
-        # Behind the hash it stays in the browser, and out of any log.
+        # A browser keeps the part behind the hash to itself, so that no log has the token.
         page = url if token is None else f"{url}#token={token}"
         names = [*(allow_host or []), host]
 
@@ -178,7 +178,7 @@ def _checked(token: str | None) -> str | None:
 
 
 def _collection(location: str | None, model: Path | None, root: Path | None) -> Collection:
-    """What there is at a location; the tunes that come with ccal may take a while."""
+    """The collection at a location, or of the tunes that come with ccal."""
     if location is None:
         return _own_tunes(model)
     if any((Path(location) / name).is_file() for name in (_LIBRARY, _STORE)):
@@ -198,7 +198,7 @@ def _collection(location: str | None, model: Path | None, root: Path | None) -> 
 
 
 def _tunes(location: Path, run: Path | None) -> Collection:
-    """A library of tunes, or that of a store of tunes."""
+    """A library of tunes; that of a store of tunes is built if it is missing."""
     from ccal.music import SheetAudioStore, TuneLibrary
     from ccal.music.default import default_model, library_of
     from ccal.runs import load_model
@@ -214,7 +214,7 @@ def _tunes(location: Path, run: Path | None) -> Collection:
 
 
 def _own_tunes(run: Path | None) -> Collection:
-    """The library that comes with ccal, which is rendered and embedded the first time."""
+    """The tunes that come with ccal; the first time a thread renders and embeds them."""
     from ccal.music.default import default_folder, default_library, default_model
     from ccal.runs import load_model
     from ccal.serve.collection import PendingCollection, Report
@@ -224,7 +224,7 @@ def _own_tunes(run: Path | None) -> Collection:
     if not (default_folder() / _STORE).is_file():
         note(
             "The first time, the tunes are rendered and embedded, which takes some minutes; the "
-            "page is there meanwhile, and says how far it is."
+            "page answers meanwhile, and shows the progress."
         )
 
     def make(report: Report) -> Collection:
@@ -242,7 +242,7 @@ def _own_tunes(run: Path | None) -> Collection:
         return TuneCollection(library, model, title="folk tunes", model_folder=run)
 
     pending = PendingCollection(make, title="folk tunes", ready=lambda made: note(_summary(made)))
-    # It hands on what it does not know itself, which types cannot say.
+    # It passes other calls on by `__getattr__`, which types cannot express.
     return cast("Collection", pending)
 
 
@@ -260,6 +260,6 @@ def _title(location: str) -> str:
 
 
 def _summary(collection: Collection) -> str:
-    """What is served, in a line."""
+    """Title and number of items, in a line."""
     counts = " and ".join(f"{count:,} {name}" for name, count in collection.counts().items())
     return f"Serving {collection.title}: {counts} items."

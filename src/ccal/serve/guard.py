@@ -160,10 +160,11 @@ class Guard:
                 await self._app(scope, receive, send)
             return
         exchange = _Exchange(receive, send, self._most_bytes(scope["path"]))
+        self._metrics.running.inc()
         try:
-            with self._metrics.running.track_inprogress():
-                await self._handle(scope, exchange)
+            await self._handle(scope, exchange)
         finally:
+            self._metrics.running.dec()
             route = getattr(scope.get("route"), "path", "other")
             seconds = time.perf_counter() - exchange.started
             # Clients may invent any other method, and each would be a series of its own.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -37,14 +38,19 @@ class Metrics:
         self._batches = histogram("ccal_batch_queries", text, _SIZES)
         text = "Time to embed and search a batch."
         self._batch_seconds = histogram("ccal_batch_seconds", text, _SECONDS)
+        # The library takes longer to look a series up than to count.
+        self._series = lru_cache(maxsize=256)(
+            lambda *labels: (self._requests.labels(*labels), self._seconds.labels(labels[1]))
+        )
         self.running = gauge("ccal_requests_running", "Requests that are being answered.")
         self._waiting = gauge("ccal_queries_waiting", "Queries that wait for a batch.")
         self._items = gauge("ccal_items", "Items of the collection.", "modality")
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count an answered request; `route` is a pattern, so that there are few of them."""
-        self._requests.labels(method, route, status).inc()
-        self._seconds.labels(route).observe(seconds)
+        count, time = self._series(method, route, status)
+        count.inc()
+        time.observe(seconds)
 
     def batch(self, size: int, seconds: float) -> None:
         """Count a batch of queries."""
