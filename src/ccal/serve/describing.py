@@ -100,7 +100,7 @@ def _type(config: Callable[[Any], dict[str, Any]], part: Any) -> str:
 
 
 def split_words(text: str, knows: Callable[[str], bool]) -> list[dict[str, Any]]:
-    """The words of a text, their first and last character, and whether the model knows them.
+    """The words of a text, from character `start` to before `end`, and whether they are known.
 
     >>> split_words("Zwei dogs", "dogs".__eq__)[1]
     {'word': 'dogs', 'start': 5, 'end': 9, 'known': True}
