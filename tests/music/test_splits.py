@@ -61,7 +61,7 @@ def test_groups_stay_together_in_a_split() -> None:
         ({"valid": 2, "test": 2}, "leave nothing of 4 tunes"),
         ({"valid": -1}, "valid must be 0 or more"),
         ({"test": 1.5}, "test must be a fraction"),
-        ({"seed": -1}, "seed must be 0 or more"),
+        ({"seed": -1}, "seed must be a whole number of at least 0"),
     ],
 )
 def test_splits_that_cannot_be(sizes: dict[str, int], message: str) -> None:

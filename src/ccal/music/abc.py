@@ -1,12 +1,10 @@
-"""ABC texts: their tunes, and what a key or a metre without further words means.
+"""ABC notation: a text becomes tunes, and a tune a score of one voice, played through once.
 
-From ABC to a score that is engraved and heard alike: one voice, played through once.
-
-Left out are titles, chord symbols and other quoted text, decorations, slurs and grace notes, which
-have no time of their own. Repeat signs become bar lines, and first and second endings follow each
-other: a staff that is read once from left to right belongs to a recording that is heard once. An
-accidental holds for its octave until the bar line, and over a tie. A tie between two different
-pitches, which people write for a slur, is none.
+Chord symbols and other quoted text, decorations, slurs and grace notes are left out: they have no
+time of their own. Repeat signs become bar lines, and first and second endings follow each other: a
+staff that is read once from left to right belongs to a recording that plays it once. An accidental
+holds for its octave until the bar line, and over a tie. A tie between two different pitches, which
+people write for a slur, is ignored.
 """
 
 from __future__ import annotations
@@ -18,17 +16,38 @@ from fractions import Fraction
 from ccal.errors import InputError
 from ccal.music.score import Bar, Note, Pitch, Score, Tuplet
 
-__all__ = ["Tune", "default_length", "parse_abc", "signature", "split_tunes"]
+__all__ = ["Tune", "altered_by_key", "parse_abc", "split_tunes"]
 
 _FIFTHS = dict(zip("FCGDAEB", range(-1, 6), strict=True))
-# How many fifths a mode's signature lies from that of the major key on the same note.
+# Fifths from the signature of the major key to that of the mode on the same note.
 _MODES = {"maj": 0, "ion": 0, "mix": -1, "dor": -2, "min": -3, "aeo": -3, "phr": -4, "loc": -5}
 _MODES |= {"m": -3, "lyd": 1}
+_LENGTH = r"\d*(?:/+\d*)*"
+_PITCH = rf"(?:\^\^|\^|__|_|=)?[A-Ga-g][,']*{_LENGTH}-?"
+_HEAD = re.compile(rf"([_^=]*)([A-Ga-g])([,']*)({_LENGTH})(-?)")
+_TOKEN = re.compile(
+    rf"""(?P<field>\[[A-Za-z]:[^\]]*\])
+    | (?P<ending>(?:(?<=\|)|\[)\s*\d[\d,.-]*)
+    | (?P<bar>\[?[|:]*\|[|:\]]*|::)
+    | (?P<chord>\[[^\]|]*\]{_LENGTH}-?)
+    | (?P<tuplet>\(\d(?::\d?){{0,2}})
+    | (?P<note>{_PITCH})
+    | (?P<rest>[zx]{_LENGTH})
+    | (?P<bars_rest>[ZX])
+    | (?P<broken>[<>]+)
+    | (?P<space>\s+)
+    | (?P<other>.)""",
+    re.VERBOSE,
+)
+_ALTER = {"^^": 2, "^": 1, "=": 0, "_": -1, "__": -2}
+# A tuplet of so many notes takes the time of so many where it does not say so, in simple metres.
+_TIME_OF = {2: 3, 3: 2, 4: 3, 6: 2, 8: 3}
+_COMPOUND = ("6/8", "9/8", "12/8")
 
 
 @dataclass(frozen=True)
 class Tune:
-    """One tune: its ABC as it was written, its name, and where it came from."""
+    """One tune: its text in ABC, its name, and the file and number that it came from."""
 
     abc: str
     name: str
@@ -70,14 +89,24 @@ def signature(key: str) -> int:
         return 2
     found = re.match(r"([A-G])([#b]?)\s*([A-Za-z]*)", text)
     if found is None:
-        raise InputError(f"the key {text!r} is not one such as G or Em.")
+        raise InputError(f"the key {text!r} is unknown; expected one such as G or Em.")
     tonic, accidental, word = found.groups()
-    # "EM" is E major and "Em" E minor; other words, such as "treble", say nothing of the mode.
+    # "EM" is E major and "Em" E minor; other words, such as "treble", do not name a mode.
     mode = "maj" if word == "M" else word[:3].lower()
     fifths = _FIFTHS[tonic] + {"#": 7, "b": -7, "": 0}[accidental] + _MODES.get(mode, 0)
     if not -7 <= fifths <= 7:
         raise InputError(f"the key {text!r} has more than seven accidentals.")
     return fifths
+
+
+def altered_by_key(step: str, fifths: int) -> int:
+    """How a signature of `fifths` sharps (or flats, if negative) alters a note.
+
+    >>> altered_by_key("f", 1), altered_by_key("c", 1), altered_by_key("b", -1)
+    (1, 0, -1)
+    """
+    order = "fcgdaeb".index(step)
+    return int(order < fifths) - int(6 - order < -fifths)
 
 
 def default_length(metre: str) -> Fraction:
@@ -91,28 +120,6 @@ def default_length(metre: str) -> Fraction:
     return Fraction(1, 16 if short else 8)
 
 
-_LENGTH = r"\d*(?:/+\d*)*"
-_PITCH = rf"(?:\^\^|\^|__|_|=)?[A-Ga-g][,']*{_LENGTH}-?"
-_HEAD = re.compile(rf"([_^=]*)([A-Ga-g])([,']*)({_LENGTH})(-?)")
-_TOKEN = re.compile(
-    rf"""(?P<field>\[[A-Za-z]:[^\]]*\])
-    | (?P<ending>(?:(?<=\|)|\[)\s*\d[\d,.-]*)
-    | (?P<bar>\[?[|:]*\|[|:\]]*|::)
-    | (?P<chord>\[[^\]|]*\]{_LENGTH}-?)
-    | (?P<tuplet>\(\d(?::\d?){{0,2}})
-    | (?P<note>{_PITCH})
-    | (?P<rest>[zx]{_LENGTH})
-    | (?P<bars_rest>[ZX])
-    | (?P<broken>[<>]+)
-    | (?P<space>\s+)
-    | (?P<other>.)""",
-    re.VERBOSE,
-)
-_ALTER = {"^^": 2, "^": 1, "=": 0, "_": -1, "__": -2}
-# How many notes' time a tuplet takes where it does not say so, in simple metres.
-_TIME_OF = {2: 3, 3: 2, 4: 3, 6: 2, 8: 3}
-
-
 def parse_abc(abc: str) -> Score:
     r"""The score of one tune.
 
@@ -124,8 +131,8 @@ def parse_abc(abc: str) -> Score:
     """
     header, body = _parts(abc)
     reader = _Reader(header)
-    # In this order: a quoted text may hold a brace or an exclamation mark. Between plus signs there
-    # is the name of a decoration, or in old files a chord, which has the letters of notes only.
+    # In this order, as quoted text may hold a brace or an exclamation mark. Plus signs enclose the
+    # name of a decoration, or in old files a chord, which has the letters of notes only.
     for pattern in (r'"[^"]*"', r"![^!|]*!", r"\+[a-z]*[h-y][a-z]*\+", r"\{[^}]*\}"):
         body = re.sub(pattern, "", body)
     for found in _TOKEN.finditer(body):
@@ -144,7 +151,7 @@ def _parts(abc: str) -> tuple[dict[str, str], str]:
     in_body = False
     for raw in abc.splitlines():
         line = raw.split("%")[0].rstrip()
-        # A line of music can begin so, too, if its first note is the last before a repeat sign.
+        # A line of music can begin like a field: one note, and then a repeat sign.
         found = re.match(r"([A-Za-z+]):(?![|:])(.*)", line)
         if found is None:
             if in_body:
@@ -160,13 +167,13 @@ def _parts(abc: str) -> tuple[dict[str, str], str]:
 
 
 class _Reader:
-    """Builds bars from one token after the other."""
+    """Builds bars from one token after the other, with the state that lasts between tokens."""
 
     def __init__(self, header: dict[str, str]) -> None:
         metre = header.get("M", "4/4")
         self.fifths = signature(header["K"])
         self.bars = [Bar(fifths=self.fifths, metre=_metre(metre))]
-        self.compound = metre.replace(" ", "") in ("6/8", "9/8", "12/8")
+        self.compound = metre.replace(" ", "") in _COMPOUND
         self.unit = _unit(header["L"]) if "L" in header else default_length(metre)
         self.accidentals: dict[tuple[str, int], int] = {}
         self.tied: dict[tuple[str, int], int] = {}
@@ -176,7 +183,7 @@ class _Reader:
         self.joined = False
 
     def take(self, kind: str, text: str) -> None:
-        """Go on by one token."""
+        """Read one token."""
         if kind == "bar":
             self._close(open_=False)
         elif kind == "space":
@@ -206,23 +213,23 @@ class _Reader:
             found = _HEAD.fullmatch(head)
             assert found is not None
             sign, letter, shift, length, tie = found.groups()
-            place = (letter.lower(), 4 + letter.islower() + shift.count("'") - shift.count(","))
+            octave = 4 + letter.islower() + shift.count("'") - shift.count(",")
+            line = (letter.lower(), octave)
             written = _ALTER[sign] if sign else None
-            pitch = Pitch(*place, self._alter(place, written), written, tied=tied or bool(tie))
+            pitch = Pitch(*line, self._alter(line, written), written, tied=tied or bool(tie))
             if all((pitch.step, pitch.octave) != (p.step, p.octave) for p in pitches):
                 pitches.append(pitch)
             lengths.append(_length(length))
         self._append(Note(tuple(pitches), lengths[0] * factor * self.unit))
 
-    def _alter(self, place: tuple[str, int], written: int | None) -> int:
+    def _alter(self, line: tuple[str, int], written: int | None) -> int:
+        """Semitones by which the note on a line of the staff (step, octave) is altered."""
         if written is not None:
-            self.accidentals[place] = written
+            self.accidentals[line] = written
             return written
-        if place in self.tied:
-            return self.tied[place]
-        order = "fcgdaeb".index(place[0])
-        from_key = int(order < self.fifths) - int(6 - order < -self.fifths)
-        return self.accidentals.get(place, from_key)
+        if line in self.tied:
+            return self.tied[line]
+        return self.accidentals.get(line, altered_by_key(line[0], self.fifths))
 
     def _append(self, note: Note) -> None:
         self.tied = {(p.step, p.octave): p.alter for p in note.pitches if p.tied}
@@ -266,10 +273,10 @@ class _Reader:
                 self.fifths = self.bars[-1].fifths = signature(content)
             else:
                 self.bars[-1].metre = _metre(content)
-                self.compound = content.replace(" ", "") in ("6/8", "9/8", "12/8")
+                self.compound = content.replace(" ", "") in _COMPOUND
 
     def _close(self, *, open_: bool) -> None:
-        """Begin a new bar; an empty one is kept, with what changed in it."""
+        """Begin a new bar, or go on with an empty one and its changes of key and metre."""
         self.joined = False
         self.accidentals = {} if not open_ else self.accidentals
         if self.bars[-1].notes:
@@ -308,8 +315,8 @@ def _length(text: str) -> Fraction:
 
 def _check_ties(bars: list[Bar]) -> None:
     """Leave ties only where the next note has the same pitch."""
-    places = [(bar, i) for bar in bars for i in range(len(bar.notes))]
-    for (bar, i), after in zip(places, [*places[1:], None], strict=True):
+    notes = [(bar, i) for bar in bars for i in range(len(bar.notes))]
+    for (bar, i), after in zip(notes, [*notes[1:], None], strict=True):
         goals = {pitch.midi for pitch in after[0].notes[after[1]].pitches} if after else set()
         pitches = tuple(replace(p, tied=p.tied and p.midi in goals) for p in bar.notes[i].pitches)
         bar.notes[i] = replace(bar.notes[i], pitches=pitches)

@@ -1,4 +1,7 @@
-"""Recordings as the spectrograms of the paper: 136 logarithmic bins, 31.25 frames a second."""
+"""Recordings as the paper's spectrograms: 136 logarithmic bins, 31.25 frames per second.
+
+Resampling and spectrogram must stay bit-identical (see `rendering`).
+"""
 
 from __future__ import annotations
 
@@ -13,61 +16,22 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from ccal.bounds import Whole, check
 from ccal.errors import InputError
 from ccal.optional import require
 
-__all__ = [
-    "BINS",
-    "FRAME_RATE",
-    "SAMPLE_RATE",
-    "audio_spectrogram",
-    "filter_bank",
-    "read_audio",
-    "resample",
-    "spectrogram",
-]
-
-# Zero crossings of the sinc on each side, the part of the band that is kept, and the window's
-# shape: 0.01 dB off at 0.8 of the narrower band, and 80 dB down at 1.05 of it.
-_ZEROS, _KEPT, _BETA = 40, 0.945, 8.0
-# A convolution with many kernels is one product of matrices; with one kernel it is slow.
-_PHASES = 64
-
-
-def resample(signal: Tensor, old: int, new: int) -> Tensor:
-    """A signal (n,) of `old` samples a second with `new` samples a second: (ceil(n new / old),).
-
-    Band-limited by a windowed sinc, float32. Ratios of large numbers are rounded by less than a
-    millionth.
-
-    >>> resample(torch.ones(441), 44100, 22050).shape
-    torch.Size([221])
-    """
-    if old == new or len(signal) == 0:
-        return signal
-    ratio = Fraction(new, old).limit_denominator(1000)
-    together = max(1, _PHASES // ratio.numerator)
-    up, down = ratio.numerator * together, ratio.denominator * together
-    cutoff = _KEPT * min(1.0, up / down)
-    half = math.ceil(_ZEROS / cutoff)
-    # Output up * block + phase lies phase * down / up samples behind input down * block.
-    phases = torch.arange(up, dtype=torch.float64)[:, None] * down / up
-    taps = torch.arange(-half, half + down + 1, dtype=torch.float64)
-    away = taps - phases
-    window = torch.special.i0(_BETA * (1 - (away / half) ** 2).clamp(min=0).sqrt())
-    window = torch.where(away.abs() < half, window / torch.special.i0(torch.tensor(_BETA)), 0.0)
-    kernels = torch.sinc(cutoff * away) * cutoff * window
-    # A constant stays the constant that it was, in every phase.
-    kernels = (kernels / kernels.sum(dim=1, keepdim=True)).to(torch.float32)
-    padded = torch.nn.functional.pad(signal.to(torch.float32), (half, half + 2 * down))
-    blocks = torch.nn.functional.conv1d(padded[None, None], kernels[:, None], stride=down)
-    return blocks[0].T.reshape(-1)[: math.ceil(len(signal) * new / old)]
-
+__all__ = ["BINS", "FRAME_RATE", "audio_spectrogram", "filter_bank", "read_audio", "resample"]
+__all__ += ["spectrogram"]
 
 SAMPLE_RATE, FRAME_RATE, BINS = 22050, 31.25, 136
 _WINDOW, _BANDS_PER_OCTAVE, _LOWEST, _HIGHEST, _TUNING = 2048, 24, 30.0, 8000.0, 440.0
 # Frames of one pass; long recordings would need gigabytes at once.
 _CHUNK = 2048
+# Zero crossings of the sinc on each side, the part of the band that is kept, and the window's
+# shape: 0.01 dB off at 0.8 of the narrower band, and 80 dB down at 1.05 of it.
+_ZEROS, _KEPT, _BETA = 40, 0.945, 8.0
+# A convolution with many kernels is one product of matrices; with one kernel it is slow.
+_PHASES = 64
 
 
 def spectrogram(signal: ArrayLike | Tensor, sample_rate: int = SAMPLE_RATE) -> Tensor:
@@ -81,7 +45,8 @@ def spectrogram(signal: ArrayLike | Tensor, sample_rate: int = SAMPLE_RATE) -> T
     >>> spectrogram(np.zeros(22050)).shape
     torch.Size([32, 136])
     """
-    mono = resample(_mono(signal), _rate(sample_rate), SAMPLE_RATE)
+    check("sample_rate", sample_rate, Whole(at_least=1000, at_most=768_000))
+    mono = resample(_mono(signal), int(sample_rate), SAMPLE_RATE)
     hop = SAMPLE_RATE / FRAME_RATE
     frames = math.ceil(len(mono) / hop)
     starts = torch.tensor([round(i * hop) for i in range(frames)])
@@ -117,15 +82,8 @@ def filter_bank() -> NDArray[np.float32]:
     return np.asarray(bank / bank.sum(axis=0), dtype=np.float32)
 
 
-def _rate(sample_rate: int) -> int:
-    if int(sample_rate) != sample_rate or not 1000 <= sample_rate <= 768_000:
-        raise InputError(
-            f"sample_rate must be a whole number from 1,000 to 768,000 Hz, got {sample_rate}."
-        )
-    return int(sample_rate)
-
-
 def _mono(signal: ArrayLike | Tensor) -> Tensor:
+    """One channel (n,) float32 within -1 and 1."""
     array = signal.detach().cpu().numpy() if isinstance(signal, Tensor) else np.asarray(signal)
     if array.ndim not in (1, 2) or array.dtype.kind not in "fiu" or 0 in array.shape[1:]:
         raise InputError(
@@ -149,6 +107,36 @@ def _mono(signal: ArrayLike | Tensor) -> Tensor:
     if bad:
         raise InputError(f"the audio has {bad:,} samples that are not finite (NaN or infinite).")
     return torch.from_numpy(np.ascontiguousarray(values))
+
+
+def resample(signal: Tensor, old: int, new: int) -> Tensor:
+    """A signal (n,) of `old` samples a second with `new` samples a second: (ceil(n new / old),).
+
+    Band-limited by a windowed sinc, float32. Ratios of large numbers are rounded by less than a
+    millionth.
+
+    >>> resample(torch.ones(441), 44100, 22050).shape
+    torch.Size([221])
+    """
+    if old == new or len(signal) == 0:
+        return signal
+    ratio = Fraction(new, old).limit_denominator(1000)
+    together = max(1, _PHASES // ratio.numerator)
+    up, down = ratio.numerator * together, ratio.denominator * together
+    cutoff = _KEPT * min(1.0, up / down)
+    half = math.ceil(_ZEROS / cutoff)
+    # Output up * block + phase lies phase * down / up samples behind input down * block.
+    phases = torch.arange(up, dtype=torch.float64)[:, None] * down / up
+    taps = torch.arange(-half, half + down + 1, dtype=torch.float64)
+    away = taps - phases
+    window = torch.special.i0(_BETA * (1 - (away / half) ** 2).clamp(min=0).sqrt())
+    window = torch.where(away.abs() < half, window / torch.special.i0(torch.tensor(_BETA)), 0.0)
+    kernels = torch.sinc(cutoff * away) * cutoff * window
+    # Sums of 1, so that a constant signal stays constant in every phase.
+    kernels = (kernels / kernels.sum(dim=1, keepdim=True)).to(torch.float32)
+    padded = torch.nn.functional.pad(signal.to(torch.float32), (half, half + 2 * down))
+    blocks = torch.nn.functional.conv1d(padded[None, None], kernels[:, None], stride=down)
+    return blocks[0].T.reshape(-1)[: math.ceil(len(signal) * new / old)]
 
 
 def read_audio(path: str | PathLike[str]) -> tuple[NDArray[np.float32], int]:

@@ -1,7 +1,7 @@
 """A score as MEI, the notation that the engraver reads best.
 
-Note number i of the score (rests counted) has the id `n{i}`, and its heads `n{i}h{j}`. Where its
-length needs several notes, such as five quavers, further ones follow, tied to the first.
+Note number i of the score (rests counted) has the id `n{i}`, and its heads `n{i}h{j}`. A length
+that needs several notes, such as five quavers, is written as several tied ones.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def to_mei(score: Score) -> str:
         '<staffDef n="1" lines="5" clef.shape="G" clef.line="2"/></staffGrp></scoreDef><section>'
     ]
     number = 0
-    for place, bar in enumerate(score.bars):
-        if place and (changes := _changes(bar)):
+    for measure, bar in enumerate(score.bars):
+        if measure and (changes := _changes(bar)):
             parts.append(f"<scoreDef{changes}/>")
         end = "end" if bar is score.bars[-1] else "invis" if bar.open else "single"
         layer = "".join(_groups(bar, number))
@@ -44,7 +44,7 @@ def to_mei(score: Score) -> str:
             for start, end in ties.get(i, [])
         )
         parts.append(
-            f'<measure n="{place + 1}" right="{end}"><staff n="1"><layer n="1">{layer}'
+            f'<measure n="{measure + 1}" right="{end}"><staff n="1"><layer n="1">{layer}'
             f"</layer></staff>{within}</measure>"
         )
         number += len(bar.notes)
@@ -62,23 +62,18 @@ def parts_of(length: Fraction) -> list[tuple[int, int]]:
     while rest:
         if rest < _SHORTEST:
             raise InputError(f"it has a note of {length} of a whole note, which cannot be written.")
-        # Nothing longer than a whole note is needed: ties make the rest.
-        base = min(Fraction(1), Fraction(1, 2 ** _halvings(rest)))
+        # A longer note is several whole notes, tied.
+        base = Fraction(1)
+        while base > rest:
+            base /= 2
         dots = next((dots for dots in (2, 1) if base * (2 - Fraction(1, 2**dots)) == rest), 0)
         parts.append((base.denominator, dots))
         rest -= base * (2 - Fraction(1, 2**dots))
     return parts
 
 
-def _halvings(length: Fraction) -> int:
-    """How often a whole note is halved until it is no longer than `length`."""
-    count = 0
-    while Fraction(1, 2**count) > length:
-        count += 1
-    return count
-
-
 def _changes(bar: Bar) -> str:
+    """Attributes of a new key or metre."""
     text = ""
     if bar.fifths is not None:
         text += f' keysig="{abs(bar.fifths)}{"s" if bar.fifths > 0 else "f" if bar.fifths else ""}"'
@@ -107,6 +102,7 @@ def _groups(bar: Bar, first: int) -> Iterator[str]:
 
 
 def _beams(notes: list[tuple[int, Note]]) -> Iterator[str]:
+    """Numbered notes; short ones without space between them share a beam."""
     run: list[str] = []
     for number, note in notes:
         short = bool(note.pitches) and note.length < Fraction(1, 4)
@@ -150,7 +146,7 @@ def _written(number: int, note: Note) -> Iterator[str]:
 
 
 def _ties(score: Score) -> dict[int, list[tuple[str, str]]]:
-    """For each note the ids of the heads that its ties join."""
+    """For each note the ids (from, to) of the heads that its ties join."""
     ties: dict[int, list[tuple[str, str]]] = {}
     notes = [note for _, note in score.notes()]
     for i, note in enumerate(notes):

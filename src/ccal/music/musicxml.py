@@ -1,16 +1,15 @@
-"""MusicXML as ABC: the first voice of the first part, to be engraved and heard as any tune."""
+"""MusicXML as ABC: the first voice of the first part becomes a tune like any other."""
 
 from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from xml.etree import ElementTree
 
 from ccal.errors import InputError
-from ccal.music.abc import Tune
+from ccal.music.abc import Tune, altered_by_key
 
 __all__ = ["SUFFIXES", "read_musicxml"]
 
@@ -18,7 +17,6 @@ SUFFIXES = (".musicxml", ".mxl", ".xml")
 _LARGEST = 50_000_000
 _KEYS = ("Cb", "Gb", "Db", "Ab", "Eb", "Bb", "F", "C", "G", "D", "A", "E", "B", "F#", "C#")
 _SIGNS = {-2: "__", -1: "_", 0: "=", 1: "^", 2: "^^"}
-_ORDER = "FCGDAEB"
 
 Element = ElementTree.Element
 
@@ -45,7 +43,7 @@ def read_musicxml(file: Path) -> Tune:
 
 
 class _Voice:
-    """Goes through the bars of a part, with what holds from one to the next."""
+    """Writes the bars of a part, with the state that lasts from one to the next."""
 
     def __init__(self) -> None:
         self.divisions, self.fifths, self.metre = 1, 0, "4/4"
@@ -82,7 +80,7 @@ class _Voice:
     def _note(self, note: Element, signs: dict[tuple[str, int], int], notes: list[str]) -> None:
         voice = note.findtext("voice") or "1"
         self.voice = self.voice or voice
-        # Another voice or staff, or no time of its own.
+        # Other voices and staves are left out, as are grace notes, which have no time of their own.
         elsewhere = voice != self.voice or (note.findtext("staff") or "1") != "1"
         if elsewhere or note.find("grace") is not None:
             return
@@ -101,20 +99,20 @@ class _Voice:
         alter = round(float(pitch.findtext("alter") or 0))
         letter = step.lower() + "'" * (octave - 5) if octave >= 5 else step + "," * (4 - octave)
         sign = ""
-        if alter != signs.get((step, octave), _in_key(step, self.fifths)):
+        if alter != signs.get((step, octave), altered_by_key(step.lower(), self.fifths)):
             sign, signs[step, octave] = _SIGNS[alter], alter
         tie = "-" if any(t.get("type") == "start" for t in note.iter("tie")) else ""
         return f"{sign}{letter}{length}{tie}"
 
     def _length(self, note: Element) -> str:
-        """In eighths, as written: a note of a tuplet sounds for a part of it."""
+        """The written length in eighths; a note of a tuplet sounds for a part of it."""
         eighths = Fraction(int(note.findtext("duration") or ""), self.divisions) * 2
         actual, normal = _modification(note)
         written = eighths * actual / normal
         return "" if written == 1 else f"{written.numerator}/{written.denominator}"
 
     def _tuplet(self, note: Element) -> str:
-        """What stands before the first note of a tuplet."""
+        """The sign before the first note of a tuplet."""
         if not any(t.get("type") == "start" for t in note.iter("tuplet")):
             return ""
         actual, normal = _modification(note)
@@ -122,7 +120,7 @@ class _Voice:
 
 
 def _modification(note: Element) -> tuple[int, int]:
-    """So many notes in the time of so many; (1, 1) outside of tuplets."""
+    """The number of notes of a tuplet, and in the time of how many; (1, 1) outside of tuplets."""
     actual, normal = (
         int(note.findtext(f"time-modification/{name}-notes") or 1) for name in ("actual", "normal")
     )
@@ -140,18 +138,6 @@ def _with(stem: str, head: str) -> str:
     return f"{before}[{notes}{head}]"
 
 
-def _in_key(step: str, fifths: int) -> int:
-    """How a key alters a note.
-
-    >>> _in_key("F", 1), _in_key("C", 1), _in_key("B", -1)
-    (1, 0, -1)
-    """
-    place = _ORDER.index(step)
-    if fifths > 0:
-        return int(place < fifths)
-    return -int(6 - place < -fifths)
-
-
 def _root(file: Path) -> Element:
     try:
         content = file.read_bytes()
@@ -161,24 +147,20 @@ def _root(file: Path) -> Element:
         if b"<!ENTITY" in content:
             raise InputError(f"{str(file)!r} declares XML entities, which are not read.")
         return ElementTree.fromstring(content)
+    except InputError:
+        raise
     except (OSError, ElementTree.ParseError, zipfile.BadZipFile, KeyError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
         raise InputError(f"{str(file)!r} cannot be read as MusicXML ({error}).") from error
 
 
 def _unpacked(content: bytes) -> bytes:
     """The score of a compressed file: the first that its container names."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        for name in _scores(archive):
-            if archive.getinfo(name).file_size > _LARGEST:
-                raise ValueError(f"{name} would be larger than {_LARGEST:,} bytes")
-            return archive.read(name)
+        container = ElementTree.fromstring(archive.read("META-INF/container.xml"))
+        for element in container.iter():
+            name = element.get("full-path")
+            if name and element.tag.endswith("rootfile"):
+                if archive.getinfo(name).file_size > _LARGEST:
+                    raise ValueError(f"{name} would be larger than {_LARGEST:,} bytes")
+                return archive.read(name)
     raise ValueError("the archive names no score")
-
-
-def _scores(archive: zipfile.ZipFile) -> Iterator[str]:
-    container = ElementTree.fromstring(archive.read("META-INF/container.xml"))
-    for element in container.iter():
-        if element.tag.endswith("rootfile") and element.get("full-path"):
-            yield str(element.get("full-path"))

@@ -1,4 +1,4 @@
-"""A tune as notes in bars, with the moment and the pitch at which each sounds."""
+"""A tune as notes in bars, and the time and pitch at which each sounds."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _SEMITONES = {"c": 0, "d": 2, "e": 4, "f": 5, "g": 7, "a": 9, "b": 11}
 
 @dataclass(frozen=True)
 class Pitch:
-    """A note head: `alter` is how it sounds (semitones), `written` the sign before it, if any.
+    """A note head; `alter` in semitones is heard, `written` is the sign before it, if any.
 
-    `tied` says that it goes on in the next note without a new attack.
+    A `tied` pitch goes on in the next note without a new attack.
     """
 
     step: str
@@ -47,8 +47,8 @@ class Tuplet:
 class Note:
     """Pitches of one stem, none for a rest.
 
-    `length` is the written one in whole notes; a note of a `tuplet` sounds for a part of it.
-    `joined` says that no space parts it from the note before (one beam).
+    `length` is the written one in whole notes; a note of a `tuplet` sounds for a part of it. No
+    space parts a `joined` note from the one before (one beam).
     """
 
     pitches: tuple[Pitch, ...]
@@ -66,9 +66,10 @@ class Note:
 
 @dataclass
 class Bar:
-    """Notes up to a bar line, which is not drawn if `open`; what is not None changes before them.
+    """Notes up to a bar line, which is not drawn if `open`.
 
-    `fifths` counts the sharps of a signature, or flats if negative; `metre` is such as "6/8", "C".
+    Key and metre change before the notes where they are not None: `fifths` counts the sharps of a
+    signature, or flats if negative; `metre` is such as "6/8" or "C".
     """
 
     notes: list[Note] = field(default_factory=list)
@@ -101,7 +102,7 @@ class Score:
                 now += note.quarters
 
     def sounding(self) -> list[Sounding]:
-        """All that is heard, tied notes as one, in order of start.
+        """The notes that are heard, tied ones as one, in order of start.
 
         >>> held = Note((Pitch("c", 5, 0, tied=True),), Fraction(1, 4))
         >>> end = Note((Pitch("c", 5, 0),), Fraction(1, 8))
@@ -114,22 +115,22 @@ class Score:
             length = note.quarters
             still: dict[int, int] = {}
             for pitch in note.pitches:
-                place = held.get(pitch.midi)
-                if place is None:
-                    place = len(result)
+                row = held.get(pitch.midi)
+                if row is None:
+                    row = len(result)
                     result.append(Sounding(start, length, pitch.midi))
                 else:
-                    before = result[place]
-                    result[place] = Sounding(before.start, before.length + length, pitch.midi)
+                    before = result[row]
+                    result[row] = Sounding(before.start, before.length + length, pitch.midi)
                 if pitch.tied:
-                    still[pitch.midi] = place
+                    still[pitch.midi] = row
             held = still
         return result
 
     def attacks(self) -> list[tuple[Fraction, int]]:
-        """The onsets: start in quarter notes and number of the note (rests counted) that has them.
+        """The onsets: start in quarter notes, and number of the note (rests counted) that begins.
 
-        A note whose every pitch is tied over from the one before has no onset.
+        A note whose pitches are all tied over from the one before has no onset.
         """
         starts = {sound.start for sound in self.sounding()}
         return [

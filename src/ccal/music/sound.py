@@ -1,4 +1,7 @@
-"""A score as sound, played by the samples of a sound font."""
+"""A score as sound, played by the samples of a sound font.
+
+Its output must stay bit-identical (see `rendering`).
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,13 @@ __all__ = ["RENDER_RATE", "default_sound_font", "onset_seconds", "sound_font_dig
 RENDER_RATE = 44100
 _VELOCITY = 90
 _DEFAULT = "TimGM6mb.sf2"
-# Nobody hears what is softer than -80 dB, nor needs what rings for longer.
+# Seconds; a note is cut off where it has faded by 80 dB, or after this.
 _LONGEST_RELEASE = 2.0
 
 
 def default_sound_font() -> Path:
     """The sound font that is installed with `ccal[music]` as part of pretty_midi."""
-    # Found without importing the package, which takes long and is not needed otherwise.
+    # Found without importing the package, which takes long.
     spec = find_spec("pretty_midi")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         path = Path(folder) / _DEFAULT
@@ -41,7 +44,7 @@ def default_sound_font() -> Path:
 def onset_seconds(score: Score, *, tempo: float = 120.0) -> NDArray[np.float64]:
     """When each onset of `Score.attacks` is heard, in seconds; `tempo` in quarter notes a minute.
 
-    Notes that a tie only prolongs have no onset, and grace notes are not in a score.
+    Notes that a tie only prolongs have no onset.
     """
     return np.array([float(start) for start, _ in score.attacks()]) * 60.0 / tempo
 
@@ -87,41 +90,41 @@ def _load(path: str) -> SoundFont:
 
 @lru_cache(maxsize=512)
 def _note(path: str, program: int, key: int, length: int) -> NDArray[np.float32]:
-    """One note held for `length` samples, and its end."""
+    """One note held for `length` samples, and its release."""
     voices = _load(path).voices(program, key, _VELOCITY)
     note = np.zeros(length + max(map(_tail, voices), default=0), dtype=np.float32)
     for number, voice in enumerate(voices):
         end = length + _tail(voice)
-        # Lengths by powers of two: one wave serves many notes.
+        # Lengths are powers of two, so that one cached wave serves many notes.
         wave = _held(path, program, key, number, 1 << (end - 1).bit_length())
         fade = 10 ** (-5 / (voice.release * RENDER_RATE) * np.arange(end - length))
-        # The two channels of a stereo instrument are two voices, and here one sound.
+        # The two channels of a stereo instrument are two voices; their mean is one channel.
         note[:length] += wave[:length] / len(voices)
         note[length:end] += wave[length:end] * fade.astype(np.float32) / len(voices)
     return note
 
 
 def _tail(voice: Voice) -> int:
-    """Samples until the end of a note is not heard any more."""
+    """Samples until the release of a note cannot be heard any more."""
     return math.ceil(min(voice.release * 0.8, _LONGEST_RELEASE) * RENDER_RATE)
 
 
-# A tune has few different notes, and so have all tunes together.
+# All tunes together have few different notes.
 @lru_cache(maxsize=128)
 def _held(path: str, program: int, key: int, number: int, length: int) -> NDArray[np.float32]:
-    """The first `length` samples of one voice of a key that is not let go."""
+    """The first `length` samples of one voice of a key that is held down."""
     voice = _load(path).voices(program, key, _VELOCITY)[number]
-    place = np.arange(length) * (voice.speed / RENDER_RATE)
+    at = np.arange(length) * (voice.speed / RENDER_RATE)
     if voice.loop is not None:
         first, last = voice.loop
-        place = np.where(place < last, place, first + (place - first) % (last - first))
-    floor = place.astype(np.int64)
+        at = np.where(at < last, at, first + (at - first) % (last - first))
+    floor = at.astype(np.int64)
     inside = floor < len(voice.samples) - 1
     floor = np.where(inside, floor, 0)
     low, high = voice.samples[floor], voice.samples[floor + 1]
-    wave = np.where(inside, low + (place - floor) * (high.astype(np.float64) - low), 0.0)
+    wave = np.where(inside, low + (at - floor) * (high.astype(np.float64) - low), 0.0)
     if voice.cutoff < RENDER_RATE / 2:
-        # The magnitude of a filter of second order; its phase is not heard.
+        # The magnitude of a filter of second order; its phase cannot be heard.
         frequencies = np.fft.rfftfreq(length, 1 / RENDER_RATE)
         spectrum = np.fft.rfft(wave) / np.sqrt(1 + (frequencies / voice.cutoff) ** 4)
         wave = np.fft.irfft(spectrum, length)
@@ -129,7 +132,7 @@ def _held(path: str, program: int, key: int, number: int, length: int) -> NDArra
 
 
 def _envelope(voice: Voice, length: int) -> NDArray[np.float64]:
-    """Amplitude (length,): up in a line, held, then down by decibels to the sustained level."""
+    """Amplitude (length,): a linear attack, a hold, an exponential decay to the sustained level."""
     time = np.arange(length) / RENDER_RATE
     attack = np.clip((time - voice.delay) / voice.attack, 0, 1)
     falling = np.maximum(0, time - voice.delay - voice.attack - voice.hold) / voice.decay

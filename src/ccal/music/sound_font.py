@@ -1,7 +1,7 @@
-"""Instruments from a sound font (SoundFont 2, .sf2): which samples sound for a key, and how.
+"""Instruments of a sound font (SoundFont 2, .sf2): which samples sound for a key, and how.
 
-Of the format's many controls those are read that shape a plain note: ranges, tuning, loops, volume
-and its envelope, and the cutoff of the filter. Modulators, vibrato, panning and effects are not.
+The controls that shape a plain note are read: ranges, tuning, loops, volume and its envelope, and
+the cutoff of the filter. Modulators, vibrato, panning and effects are ignored.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FILTER, _FILTER_SWEEP, _HOLD_BY_KEY, _DECAY_BY_KEY, _INSTRUMENT = 8, 11, 39, 40
 _KEYS, _VELOCITIES = 43, 44
 _ATTENUATION, _COARSE, _FINE, _SAMPLE, _LOOPS, _SCALE, _ROOT = 48, 51, 52, 53, 54, 56, 58
 _DELAY, _ATTACK, _HOLD, _DECAY, _SUSTAIN, _RELEASE = range(33, 39)
-# An instrument's own values, where it has none; what a preset says is added.
+# Values of an instrument that does not set them; those of a preset are added.
 _DEFAULTS = {_FILTER: 13500, _SCALE: 100, _ROOT: -1}
 _DEFAULTS |= dict.fromkeys((_DELAY, _ATTACK, _HOLD, _DECAY, _RELEASE), -12000)
 _NOT_ADDED = (_ROOT, _LOOPS, _KEYS, _VELOCITIES, _SAMPLE, _INSTRUMENT)
@@ -37,26 +37,15 @@ _GEN = np.dtype([("oper", "<u2"), ("amount", "<i2")])
 _SHDR = np.dtype(
     [
         ("name", "S20"),
-        ("start", "<u4"),
-        ("end", "<u4"),
-        ("loop", "<u4"),
-        ("loop_end", "<u4"),
-        ("rate", "<u4"),
+        *((name, "<u4") for name in ("start", "end", "loop", "loop_end", "rate")),
         ("pitch", "u1"),
         ("correction", "i1"),
         ("link", "<u2"),
         ("type", "<u2"),
     ]
 )
-_TABLES: dict[str, np.dtype[Any]] = {
-    "phdr": _HEADER,
-    "pbag": _BAG,
-    "pgen": _GEN,
-    "inst": _INST,
-    "ibag": _BAG,
-    "igen": _GEN,
-}
-_TABLES |= {"shdr": _SHDR, "smpl": np.dtype("<i2")}
+_TABLES: dict[str, np.dtype[Any]] = {"phdr": _HEADER, "pbag": _BAG, "pgen": _GEN, "inst": _INST}
+_TABLES |= {"ibag": _BAG, "igen": _GEN, "shdr": _SHDR, "smpl": np.dtype("<i2")}
 
 _Zone = dict[int, int]
 
@@ -83,7 +72,7 @@ class Voice:
 
 
 class SoundFont:
-    """A file of instruments; `voices` gives those samples that sound together for one key."""
+    """A file of instruments; `voices` gives the samples that sound together for one key."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self.path = Path(fspath(path))
@@ -106,7 +95,7 @@ class SoundFont:
         self._headers, self._samples = tables["shdr"], tables["smpl"]
 
     def voices(self, program: int, key: int, velocity: int) -> list[Voice]:
-        """What sounds if a key (MIDI) of the instrument `program` is struck."""
+        """The samples that sound when a key (MIDI) of the instrument `program` is struck."""
         chosen = (self._presets["preset"] == program) & (self._presets["bank"] == 0)
         # The last entry of each table only ends it.
         numbers = np.flatnonzero(chosen[:-1])
@@ -119,17 +108,13 @@ class SoundFont:
             bags, instrument = self._instruments["bag"], preset[_INSTRUMENT]
             for zone in self._zones("instrument", bags, instrument, _SAMPLE):
                 if _within(zone, key, velocity):
-                    added = {o: a for o, a in preset.items() if o not in _NOT_ADDED}
                     own = _DEFAULTS | zone
-                    voices.append(
-                        self._voice(
-                            own | {o: own.get(o, 0) + a for o, a in added.items()}, key, velocity
-                        )
-                    )
+                    added = {o: own.get(o, 0) + a for o, a in preset.items() if o not in _NOT_ADDED}
+                    voices.append(self._voice(own | added, key, velocity))
         return voices
 
     def _zones(self, kind: str, bags: NDArray[np.uint16], number: int, ends_in: int) -> list[_Zone]:
-        """The zones of a preset or instrument, with what its first, global one says for all."""
+        """The zones of a preset or instrument, each with the values of the first, global one."""
         generators, limits = self._generators[kind], self._bags[kind]["gen"]
         common: _Zone = {}
         zones: list[_Zone] = []
@@ -156,7 +141,7 @@ class SoundFont:
             loop=loop if looped else None,
             # Players apply 0.4 of the attenuation, and fonts are made for that.
             gain=10 ** (-0.4 * max(0, zone.get(_ATTENUATION, 0)) / 200) * (velocity / 127) ** 2,
-            # As open as it gets: how it closes while the note rings is not followed.
+            # As open as it gets: the filter does not close here while the note rings.
             cutoff=8.176 * 2 ** ((zone[_FILTER] + max(0, zone.get(_FILTER_SWEEP, 0))) / 1200),
             delay=_seconds(zone[_DELAY]),
             attack=_seconds(zone[_ATTACK]),
@@ -168,7 +153,7 @@ class SoundFont:
 
 
 def _chunks(content: bytes, position: int, end: int) -> list[tuple[str, memoryview]]:
-    """Names and contents of the parts of a RIFF file, those of its lists included."""
+    """Names and contents of the parts of a RIFF file and of its lists."""
     found: list[tuple[str, memoryview]] = []
     while position + 8 <= end:
         name = content[position : position + 4]

@@ -1,8 +1,6 @@
-"""Where tunes come from: files of ABC and MusicXML, and two old collections inside music21.
+"""Collections of tunes: read from files, grouped by melody, and split without sharing a melody.
 
-Which tunes are the same melody, perhaps in another key, under another name, or nearly so.
-
-Train, validation and test tunes, with no melody on two sides.
+One melody may come in several keys and under several names; a split must not have it on two sides.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ccal.bounds import Whole, check
 from ccal.data.splits import Split, part_size
 from ccal.errors import CcalError, InputError
 from ccal.music.abc import Tune, split_tunes
@@ -25,14 +24,17 @@ from ccal.music.musicxml import SUFFIXES, read_musicxml
 
 __all__ = ["COLLECTIONS", "collection", "melody_groups", "read_tunes", "split_tunes_by_melody"]
 
-# Printed in 1883 and 1903.
+# Printed in 1883 and 1903, and part of the package music21.
 COLLECTIONS = {"ryan": "ryansMammoth", "oneill": "oneills1850"}
+# Chosen on the Nottingham tunes: nearly all pairs that share a fifth of their runs have similar
+# names. Freer versions of a tune share less and are not found.
+_LENGTH, _SHARED = 8, 0.2
 
 
 def read_tunes(path: str | PathLike[str]) -> list[Tune]:
     """The tunes of an ABC or MusicXML file, or of all such files in a folder, in order of name.
 
-    Of MusicXML (.musicxml, .mxl, .xml) it is the first voice of the first part.
+    A MusicXML file (.musicxml, .mxl, .xml) gives one tune, the first voice of its first part.
     """
     where = Path(fspath(path))
     if where.is_dir():
@@ -66,7 +68,7 @@ def collection(name: str) -> list[Tune]:
     """
     if name not in COLLECTIONS:
         raise InputError(f"there is no collection {name!r}; there are {', '.join(COLLECTIONS)}.")
-    # Its files are all that is needed: importing the package would take seconds.
+    # Only its files are needed; importing the package would take seconds.
     spec = find_spec("music21")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         path = Path(folder) / "corpus" / COLLECTIONS[name]
@@ -79,7 +81,7 @@ def collection(name: str) -> list[Tune]:
 
 
 def _text(file: Path) -> str:
-    """The file's text; old ones are in Latin-1."""
+    """The text of a file, in UTF-8 or, as in old files, in Latin-1."""
     try:
         content = file.read_bytes()
     except OSError as error:
@@ -88,11 +90,6 @@ def _text(file: Path) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
         return content.decode("latin-1")
-
-
-# Chosen on the Nottingham tunes by their names: nearly all pairs that share a fifth have similar
-# ones. Freer versions of a tune share less and are not found.
-_LENGTH, _SHARED = 8, 0.2
 
 
 def melody_groups(melodies: Sequence[tuple[NDArray[np.integer], NDArray[np.integer]]]) -> list[int]:
@@ -123,8 +120,8 @@ def melody_groups(melodies: Sequence[tuple[NDArray[np.integer], NDArray[np.integ
             first, second = sorted((_find(leader, one), _find(leader, other)))
             leader[second] = first
     leaders = [_find(leader, number) for number in range(len(runs))]
-    numbers_of = {number: place for place, number in enumerate(sorted(set(leaders)))}
-    return [numbers_of[number] for number in leaders]
+    group_of = {leader: group for group, leader in enumerate(sorted(set(leaders)))}
+    return [group_of[leader] for leader in leaders]
 
 
 def _runs(
@@ -142,6 +139,7 @@ def _runs(
 
 
 def _find(leader: list[int], number: int) -> int:
+    """The first of a group (union-find)."""
     while leader[number] != number:
         leader[number] = leader[leader[number]]
         number = leader[number]
@@ -169,20 +167,16 @@ def split_tunes_by_melody(
             f"valid ({counts['valid']}) and test ({counts['test']}) leave nothing of {n} tunes "
             "to train on; lower them."
         )
-    if seed < 0:
-        raise InputError(f"seed must be 0 or more, got {seed}.")
+    check("seed", seed, Whole(at_least=0))
     distinct = np.unique(keys)
     # Raw bits, since NumPy promises their stream for all versions, which it does not for shuffles.
     order = np.argsort(np.random.PCG64(seed).random_raw(len(distinct)), kind="stable")
-    waiting = [np.flatnonzero(keys == key) for key in distinct[order]]
-    parts = {name: np.empty(0, dtype=np.int64) for name in counts}
+    parts = {name: np.zeros(n, dtype=np.bool_) for name in counts}
     for name, wanted in counts.items():
-        rest = []
-        for members in waiting:
-            if len(parts[name]) + len(members) <= wanted:
-                parts[name] = np.concatenate((parts[name], members))
-            else:
-                rest.append(members)
-        waiting = rest
-    train = np.concatenate(waiting) if waiting else np.empty(0, dtype=np.int64)
-    return Split(np.sort(train), np.sort(parts["valid"]), np.sort(parts["test"]))
+        for key in distinct[order]:
+            members = keys == key
+            free = not (parts["test"] | parts["valid"])[members].any()
+            if free and parts[name].sum() + members.sum() <= wanted:
+                parts[name] |= members
+    train = ~(parts["test"] | parts["valid"])
+    return Split(*map(np.flatnonzero, (train, parts["valid"], parts["test"])))
