@@ -35,10 +35,13 @@ def command(
     from ccal.optional import require
 
     if digits:
-        from ccal.experiments.digits import main as play_digits
-
         require("sklearn", extra="demo", purpose="The demo with digits")
-        play_digits()
+        from ccal.experiments import measures_table
+        from ccal.experiments.digits import compare
+
+        print("Each test half looks for its other half among 500.\n")
+        print(measures_table(compare()))
+        print("\nYour own pairs: ccal train --help")
         return
     from ccal.cli.console import progress_line
     from ccal.experiments.folk_tunes_demo import main
@@ -46,3 +49,4 @@ def command(
     require("verovio", extra="music", purpose="The demo with music")
     require("matplotlib", extra="plots", purpose="The demo's report")
     main(out, progress=progress_line)
+    print("Next: ccal identify RECORDING, ccal serve, or your own pairs with ccal train --help")

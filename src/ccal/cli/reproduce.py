@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -10,8 +9,6 @@ from typing import Annotated
 import typer
 
 from ccal.cli.console import note, progress_line
-from ccal.errors import InputError
-from ccal.files import write_atomically
 
 __all__ = ["command"]
 
@@ -83,13 +80,13 @@ def command(
 
     `ccal reproduce nottingham-10pct nottingham/ -o runs/nottingham --epochs 10`
     """
-    from ccal.experiments.nottingham import Budget, check, comparison, kept_runs, run_method
+    from ccal.experiments.nottingham import Budget, check_names, comparison, reproduce
     from ccal.music import SheetAudioStore, build_store, read_tunes
     from ccal.music.store import MANIFEST
     from ccal.training.hardware import keep_freed_memory
 
     wanted = [name.strip() for name in methods.split(",") if name.strip()]
-    check(experiment, wanted)
+    check_names(experiment, wanted)
     keep_freed_memory()
     if (tunes / MANIFEST).is_file():
         store = SheetAudioStore(tunes)
@@ -106,36 +103,19 @@ def command(
         momentum=momentum,
         weight_decay=weight_decay,
     )
-    for name in wanted:
-        note(f"{experiment}, {name}:")
-        run_method(store, experiment, name, out, budget, seed=seed)
-    # Those of an earlier command, too.
-    found = kept_runs(out, seed)
-    table = comparison(experiment, found)
-    write_atomically(out / "comparison.md", (table + "\n").encode())
-    write_atomically(out / "comparison.json", (json.dumps(found, indent=1) + "\n").encode())
-    _plot(out / "correlation.svg", {name: run["correlation"] for name, run in found.items()})
-    print(table)
+    found = reproduce(
+        store,
+        experiment,
+        out,
+        budget,
+        methods=wanted,
+        seed=seed,
+        started=lambda name: note(f"{experiment}, {name}:"),
+    )
+    print(comparison(experiment, found))
     any_run = next(iter(found.values()))
     note(
         f"{any_run['training pairs']:,} training pairs of {any_run['training tunes']} tunes, "
-        f"{any_run['candidates']:,} candidates. Wrote {out}/comparison.md, comparison.json and "
-        "correlation.svg."
+        f"{any_run['candidates']:,} candidates. Wrote {out}/comparison.md, comparison.json and, "
+        "with matplotlib (pip install 'ccal[plots]'), correlation.svg."
     )
-
-
-def _plot(path: Path, correlations: dict[str, dict[str, object]]) -> None:
-    """The figure of the paper's appendix, if there is something to draw it with."""
-    from importlib.util import find_spec
-
-    if find_spec("matplotlib") is None:
-        note("No plot: install matplotlib with: pip install 'ccal[plots]'")
-        return
-    from ccal.experiments.nottingham import structure
-    from ccal.reports import correlation_plot
-
-    figure = correlation_plot({name: structure(kept) for name, kept in correlations.items()})
-    try:
-        figure.savefig(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror}).") from error

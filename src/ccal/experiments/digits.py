@@ -7,16 +7,14 @@ and the reverse.
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import torch
 
 from ccal.data import Pairs, random_split
-from ccal.evaluation import Report
+from ccal.runs import Comparison
 from ccal.training import Settings, evaluate, train
 
-__all__ = ["halves", "main"]
+__all__ = ["METHODS", "compare", "halves"]
 
 METHODS = {
     "linear CCA": Settings(method="linear", dim=24),
@@ -46,30 +44,13 @@ def halves() -> tuple[Pairs, Pairs, Pairs]:
     return random_split(len(pixels), valid=200, test=500).of(Pairs({"left": left, "right": right}))
 
 
-def main() -> None:
-    """Train by each method, and print a table."""
+def compare() -> Comparison:
+    """Train by each method, and measure how the test halves find each other among all of them."""
     # Matrices this small gain nothing from a second thread, and lose much if its core is busy.
     torch.set_num_threads(1)
     training, valid, test = halves()
-    print(
-        f"{len(training)} training pairs and {len(valid)} for validation; "
-        f"each test half looks for its other half among {len(test)}.\n"
-    )
-    started = time.perf_counter()
     reports = {
-        name: evaluate(train(settings, training, valid).model, test, bootstrap=0)
+        name: [evaluate(train(settings, training, valid).model, test, bootstrap=0)]
         for name, settings in METHODS.items()
     }
-    print(f"\n{'':<24}{'':<16}  R@1    R@5   R@10    MRR   (%)")
-    for name, report in reports.items():
-        print("\n".join(rows(name, report)))
-    print(f"\n{time.perf_counter() - started:.0f} s. Your own pairs: ccal train --help")
-
-
-def rows(name: str, report: Report) -> list[str]:
-    """One line a direction."""
-    return [
-        f"{name:<24}{way.name:<16}{m.r1:5.1f}  {m.r5:5.1f}  {m.r10:5.1f}  {m.mrr:5.1f}"
-        for way in (report.x_to_y, report.y_to_x)
-        for m in [way.measures]
-    ]
+    return Comparison.of(reports)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from ccal.data.splits import Split
 from ccal.experiments.sheet_audio import train_sheet_audio
 from ccal.model import DualEncoder
@@ -44,19 +46,20 @@ SETTINGS = Settings.preset(
     refinements=0,
     max_epochs=12,
 )
-"""An epoch of 10,000 pairs takes about a minute and a half of one core."""
+"""An epoch of 10,000 pairs takes one core about a minute and a half."""
 
 
 def build_stores(
     folder: Path, progress: Callable[[int, int], None] | None = None
 ) -> list[SheetAudioStore]:
-    """All tunes, rendered into four stores below `folder`; those that are there are opened."""
+    """All tunes, rendered into four stores below `folder`; finished stores are only opened."""
     oneill = collection("oneill")
-    parts = [("ryan-piano", collection("ryan"), _PIANO)]
-    for first, (name, program) in enumerate(
-        (("violin", _VIOLIN), ("flute", _FLUTE), ("guitar", _GUITAR))
-    ):
-        parts.append((f"oneill-{name}", oneill[first::3], program))
+    parts = [
+        ("ryan-piano", collection("ryan"), _PIANO),
+        ("oneill-violin", oneill[0::3], _VIOLIN),
+        ("oneill-flute", oneill[1::3], _FLUTE),
+        ("oneill-guitar", oneill[2::3], _GUITAR),
+    ]
     return [
         build_store(tunes, folder / name, MusicSettings(program=program), progress=progress)
         for name, tunes, program in parts
@@ -70,12 +73,10 @@ def split_stores(stores: Sequence[SheetAudioStore]) -> list[Split]:
     whole = split_tunes_by_melody(groups, valid=0.04, test=0.06, seed=0)
     splits, start = [], 0
     for store in stores:
-        stop = start + len(store)
-        parts = []
-        for part in (whole.train, whole.valid, whole.test):
-            parts.append(part[(part >= start) & (part < stop)] - start)
-        splits.append(Split(*parts))
-        start = stop
+        own = range(start, start + len(store))
+        parts = (whole.train, whole.valid, whole.test)
+        splits.append(Split(*(part[np.isin(part, own)] - start for part in parts)))
+        start += len(store)
     return splits
 
 
@@ -86,9 +87,8 @@ def train_folk_tunes(
     *,
     progress: bool = True,
 ) -> DualEncoder:
-    """Train on the tunes that are not held out; goes on where it was stopped."""
-    splits = split_stores(stores)
-    both = list(zip(stores, splits, strict=True))
+    """Train on the tunes that are not held out; an interrupted training continues."""
+    both = list(zip(stores, split_stores(stores), strict=True))
     seen = JoinedPairs(
         [AugmentedPairs(SheetAudioPairs(store, split.train, centred=True)) for store, split in both]
     )
@@ -97,6 +97,6 @@ def train_folk_tunes(
         1000,
     )
     model, _ = train_sheet_audio(
-        settings, seen, held, stride=_STRIDE, folder=folder, resume=True, progress=progress
+        settings, seen, held, stride=_STRIDE, folder=folder, progress=progress
     )
     return model

@@ -3,26 +3,26 @@
 Its 270,705 training pairs come from MIDI files with an accompaniment and with repeats played out.
 The same tunes in ABC notation are one melody, once through: 94,633 pairs in all. So the first 47
 training tunes, its small set, have fewer pairs here (some 3,900, not 27,000).
-
-The paper's results on sheet music and sound, to set ours beside them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ccal.bounds import Options, check
 from ccal.data.reading import split_hash
 from ccal.data.splits import Split
 from ccal.errors import InputError
-from ccal.evaluation import CorrelationStructure, Report, correlation_structure
+from ccal.evaluation import CorrelationStructure, correlation_structure
 from ccal.experiments.sheet_audio import evaluate_pairs, train_sheet_audio
 from ccal.files import write_atomically
 from ccal.model import DualEncoder
@@ -31,23 +31,12 @@ from ccal.runs.folder import differences
 from ccal.training.settings import Settings
 from ccal.training.validation import embed
 
-__all__ = [
-    "METHODS",
-    "PAPER",
-    "Budget",
-    "Row",
-    "check",
-    "comparison",
-    "kept_runs",
-    "nottingham_split",
-    "run_method",
-    "structure",
-]
+__all__ = ["METHODS", "PAPER", "Budget", "Row", "check_names", "comparison", "nottingham_split"]
+__all__ += ["reproduce", "run_method"]
 
 
-@dataclass(frozen=True)
-class Row:
-    """R@1, R@5, R@10, MR and MRR, in % but for the median rank."""
+class Row(NamedTuple):
+    """Measures of one direction, in % except for the median rank."""
 
     r1: float
     r5: float
@@ -69,8 +58,6 @@ PAPER: dict[str, dict[str, tuple[Row, Row]]] = {
         "ccal": (Row(22.2, 59.2, 70.7, 4, 38.8), Row(25.0, 59.3, 70.9, 4, 40.4)),
     },
 }
-
-
 METHODS = ("ccal", "dcca", "learned")
 _SMALL_TUNES, _SMALL_PAIRS, _SEED = 47, 27_000, 0
 _VALID, _CANDIDATES = 1000, 16_042
@@ -104,23 +91,80 @@ class Budget:
     weight_decay: float = 2e-4
 
     def facts(self) -> dict[str, Any]:
-        """As a result has them."""
+        """The values under the names that they have in results."""
         return {name.replace("_", " "): value for name, value in asdict(self).items()}
 
 
-def check(experiment: str, methods: Sequence[str]) -> None:
-    """Refuse what the paper does not have."""
-    if experiment not in PAPER:
-        raise InputError(f"there are the experiments {', '.join(PAPER)}; got {experiment!r}.")
+def reproduce(
+    store: SheetAudioStore,
+    experiment: str,
+    folder: Path,
+    budget: Budget,
+    *,
+    methods: Sequence[str] = METHODS,
+    seed: int = 0,
+    started: Callable[[str], None] | None = None,
+) -> dict[str, dict[str, Any]]:
+    """Train and measure each method; returns results by method, earlier ones of the folder too.
+
+    Writes comparison.md, comparison.json and, if matplotlib is installed, correlation.svg, the
+    figure of the paper's appendix. `started` is called with each method before its training.
+    """
+    check_names(experiment, methods)
     for method in methods:
-        if method not in METHODS:
-            raise InputError(f"there are the methods {', '.join(METHODS)}; got {method!r}.")
+        if started is not None:
+            started(method)
+        run_method(store, experiment, method, folder, budget, seed=seed)
+    kept = {method: _kept(folder, method, seed) for method in METHODS}
+    found = {method: run for method, run in kept.items() if run is not None}
+    table = comparison(experiment, found) + "\n"
+    write_atomically(folder / "comparison.md", table.encode())
+    write_atomically(folder / "comparison.json", (json.dumps(found, indent=1) + "\n").encode())
+    if find_spec("matplotlib") is not None:
+        from ccal.reports import correlation_plot
+
+        structures = {name: _structure(run["correlation"]) for name, run in found.items()}
+        figure = correlation_plot(structures)
+        try:
+            figure.savefig(folder / "correlation.svg")
+        except OSError as error:
+            raise InputError(
+                f"{folder / 'correlation.svg'}: cannot be written ({error.strerror})."
+            ) from error
+    return found
+
+
+def comparison(experiment: str, found: Mapping[str, Mapping[str, Any]]) -> str:
+    """Our results beside the paper's, as a Markdown table; `found` are results by method."""
+    head = "R@1 | R@5 | R@10 | MR | MRR"
+    lines = [
+        f"| method | sheet -> audio: {head} | audio -> sheet: {head} |",
+        "| --- " * 11 + "|",
+    ]
+    for method in METHODS:
+        if ours := found.get(method):
+            ways = (ours["sheet -> audio"], ours["audio -> sheet"])
+            rows = [Row(*(way[name] for name in Row._fields)) for way in ways]
+            lines.append(_line(f"{method}, ours", rows))
+        lines.append(_line(f"{method}, paper", PAPER[experiment][method]))
+    return "\n".join(lines)
+
+
+def _line(name: str, rows: Sequence[Row]) -> str:
+    return "| " + " | ".join([name, *(f"{value:.1f}" for row in rows for value in row)]) + " |"
+
+
+def check_names(experiment: str, methods: Sequence[str]) -> None:
+    """Refuse an experiment or a method that the paper does not have."""
+    check("experiment", experiment, Options(*PAPER))
+    for method in methods:
+        check("method", method, Options(*METHODS))
     if not methods:
         raise InputError(f"no method was named; there are {', '.join(METHODS)}.")
 
 
 def nottingham_split(store: SheetAudioStore) -> Split:
-    """Tunes for training, validation and test, melodies that resemble each other on one side."""
+    """Training, validation and test tunes; melodies that resemble each other are on one side."""
     return split_tunes_by_melody(store.groups, valid=0.06, test=0.17, seed=_SEED)
 
 
@@ -134,12 +178,12 @@ def run_method(
     seed: int = 0,
     progress: bool = True,
 ) -> dict[str, Any]:
-    """Train one method, or go on with it, and measure it on the test tunes.
+    """Train one method, or continue an interrupted training, and measure it on the test tunes.
 
-    The result is kept in `folder`/METHOD-SEED.json, and not made again; another budget needs
-    another folder.
+    The result is kept in `folder`/METHOD-SEED.json and returned by later calls; another budget
+    needs another folder.
     """
-    check(experiment, [method])
+    check_names(experiment, [method])
     asked = {"experiment": experiment, **budget.facts()}
     found = _kept(folder, method, seed)
     if found is not None:
@@ -175,7 +219,6 @@ def run_method(
         ThinnedPairs(held, _VALID),
         stride=budget.stride,
         folder=folder / f"{method}-{seed}",
-        resume=True,
         progress=progress,
     )
     model.save(folder / f"{method}-{seed}" / "model")
@@ -194,18 +237,13 @@ def run_method(
         "validation MRR": [
             round((r["mrr_x_to_y"] + r["mrr_y_to_x"]) / 2, 4) for r in history.records
         ],
-        **_measures(report),
+        "sheet -> audio": report.x_to_y.measures.as_dict(),
+        "audio -> sheet": report.y_to_x.measures.as_dict(),
         "correlation": _correlation(model, seen, held),
     }
     kept = folder / f"{method}-{seed}.json"
     write_atomically(kept, (json.dumps(found, indent=1) + "\n").encode())
     return found
-
-
-def kept_runs(folder: Path, seed: int = 0) -> dict[str, dict[str, Any]]:
-    """Results by method that `run_method` has kept in a folder."""
-    runs = {method: _kept(folder, method, seed) for method in METHODS}
-    return {method: run for method, run in runs.items() if run is not None}
 
 
 def _kept(folder: Path, method: str, seed: int) -> dict[str, Any] | None:
@@ -214,7 +252,7 @@ def _kept(folder: Path, method: str, seed: int) -> dict[str, Any] | None:
 
 
 def _first_pairs(store: SheetAudioStore, tunes: NDArray[np.int64]) -> int:
-    """How many of the tunes it takes for 27,000 pairs."""
+    """The number of tunes that it takes for 27,000 pairs."""
     counts = np.bincount(SheetAudioPairs(store, tunes).tune, minlength=len(store))[tunes]
     return int(np.searchsorted(np.cumsum(counts), _SMALL_PAIRS)) + 1
 
@@ -223,49 +261,16 @@ def _correlation(
     model: DualEncoder, seen: SheetAudioPairs, held: SheetAudioPairs
 ) -> dict[str, Any]:
     """The correlation structure of the embeddings, as plain data."""
-    views = [embed(model, ThinnedPairs(pairs, 4000), batch_size=256) for pairs in (seen, held)]
+    views = [embed(model, part, batch_size=256, at_most=4000) for part in (seen, held)]
     found = correlation_structure(*views[0], held_out=views[1])
-    held_out = None if found.held_out is None else found.held_out.tolist()
-    return {
-        "train": found.train.tolist(),
-        "held_out": held_out,
-        "chance": found.chance,
-        "samples": found.samples,
-    }
+    assert found.held_out is not None
+    lists = {"train": found.train.tolist(), "held_out": found.held_out.tolist()}
+    return {**lists, "chance": found.chance, "samples": found.samples}
 
 
-def structure(kept: Mapping[str, Any]) -> CorrelationStructure:
-    """Back from the plain data of a result."""
+def _structure(kept: Mapping[str, Any]) -> CorrelationStructure:
+    """The correlation structure of a result."""
     train, held_out = (
         torch.tensor(kept[name], dtype=torch.float64) for name in ("train", "held_out")
     )
     return CorrelationStructure(train, held_out, float(kept["chance"]), int(kept["samples"]))
-
-
-def comparison(experiment: str, found: Mapping[str, Mapping[str, Any]]) -> str:
-    """Ours beside the paper's, as a Markdown table; `found` are results by method."""
-    head = "R@1 | R@5 | R@10 | MR | MRR"
-    lines = [
-        f"| method | sheet -> audio: {head} | audio -> sheet: {head} |",
-        "| --- " * 11 + "|",
-    ]
-    for method in METHODS:
-        ours = found.get(method)
-        if ours is not None:
-            ways = (ours["sheet -> audio"], ours["audio -> sheet"])
-            lines.append(_line(f"{method}, ours", ways))
-        theirs = PAPER[experiment][method]
-        lines.append(_line(f"{method}, paper", [vars(row) for row in theirs]))
-    return "\n".join(lines)
-
-
-def _measures(report: Report) -> dict[str, dict[str, float]]:
-    return {
-        "sheet -> audio": report.x_to_y.measures.as_dict(),
-        "audio -> sheet": report.y_to_x.measures.as_dict(),
-    }
-
-
-def _line(name: str, ways: Any) -> str:
-    cells = [f"{way[key]:.1f}" for way in ways for key in ("r1", "r5", "r10", "mr", "mrr")]
-    return "| " + " | ".join([name, *cells]) + " |"
