@@ -24,7 +24,7 @@ def blocks(kind: str) -> list[str]:
 
 
 @pytest.fixture
-def place(
+def folder(
     library: TuneLibrary,
     store: SheetAudioStore,
     model: DualEncoder,
@@ -44,7 +44,7 @@ def place(
     return tmp_path
 
 
-def test_the_guide_works(place: Path) -> None:
+def test_the_guide_works(folder: Path) -> None:
     lines = [line for block in blocks("sh") for line in block.splitlines()]
     # A store is named before the command that makes it.
     lines.sort(key=lambda line: not line.startswith("ccal data build"))
@@ -56,9 +56,9 @@ def test_the_guide_works(place: Path) -> None:
         assert outcome.code == 0, f"{line}\n{outcome}"
         if arguments[0] == "identify":
             assert "Dance 2" in outcome.out.splitlines()[1]
-    assert (place / "preview.png").is_file()
-    assert (place / "found" / "1-Dance-2.png").is_file()
+    assert (folder / "preview.png").is_file()
+    assert (folder / "found" / "1-Dance-2.png").is_file()
     (code,) = blocks("python")
     exec(compile(code, "music.md", "exec"), {})
-    assert soundfile.info(place / "place.wav").duration == pytest.approx(10, abs=2.5)
-    assert np.frombuffer((place / "place.png").read_bytes()[:4], "S4")[0] == b"\x89PNG"
+    assert soundfile.info(folder / "part.wav").duration == pytest.approx(10, abs=2.5)
+    assert np.frombuffer((folder / "part.png").read_bytes()[:4], "S4")[0] == b"\x89PNG"

@@ -1,5 +1,3 @@
-"""Augmented, joined and thinned pairs."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -18,6 +16,7 @@ from ccal.music import (
     ThinnedPairs,
     build_store,
 )
+from ccal.training.batches import Features
 from tests.music.tunes import needs_music, tunes
 
 pytestmark = needs_music
@@ -28,6 +27,59 @@ NOTHING = Augmentation(tempo=0, frames=0, loudness=0, colour=0, noise=0, scale=0
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> SheetAudioStore:
     return build_store(tunes(), tmp_path_factory.mktemp("music") / "store")
+
+
+def test_pairs_are_the_hundred_columns_and_frames_before_an_onset(store: SheetAudioStore) -> None:
+    pairs = SheetAudioPairs(store, [2, 0])
+    ready_for_training: Features = pairs
+    assert len(ready_for_training) > 20
+    sheet, audio = pairs.batch(np.arange(len(pairs)))
+    assert sheet.shape == (len(pairs), 1, 40, 100)
+    assert audio.shape == (len(pairs), 1, 136, 100)
+    assert sheet.dtype == audio.dtype == torch.float32
+    assert sheet.is_contiguous()
+    assert audio.is_contiguous()
+    row = 0
+    for number in (2, 0):
+        tune = store.tune(number)
+        for onset in tune.onsets:
+            x, frame = int(onset["left"]), int(onset["frame"])
+            if x < 100 or frame < 100:
+                continue
+            ink = 1 - tune.sheet[x - 100 : x].T.astype(np.float32) / 255
+            np.testing.assert_allclose(sheet[row, 0], ink, atol=1e-6)
+            np.testing.assert_array_equal(audio[row, 0], tune.audio[frame - 100 : frame].T)
+            assert pairs.tune[row] == number
+            row += 1
+    assert row == len(pairs)
+    some = pairs.batch([3, 1])
+    assert torch.equal(some[0], sheet[[3, 1]])
+    assert torch.equal(some[1], audio[[3, 1]])
+
+
+def test_centred_pairs_have_the_note_in_the_middle(store: SheetAudioStore) -> None:
+    pairs = SheetAudioPairs(store, centred=True)
+    sheet, audio = pairs.batch(np.arange(len(pairs)))
+    assert len(pairs) > len(SheetAudioPairs(store)) // 2
+    onset = store.onsets[pairs.onset]
+    start = np.array([store.tunes[number].sheet[0] for number in pairs.tune])
+    np.testing.assert_array_equal(pairs.column - start + 50, np.rint(onset["centre"]))
+    # The head is black in the middle, and the sound begins there.
+    assert (sheet[:, 0, :, 49:51].amax(dim=(1, 2)) > 0.7).all()
+    loud = audio[:, 0].sum(dim=1)
+    assert (loud[:, 51:53].mean(dim=1) > loud[:, 46:48].mean(dim=1)).float().mean() > 0.9
+
+
+def test_pairs_of_some_tunes(store: SheetAudioStore) -> None:
+    pairs = SheetAudioPairs(store, [2, 1, 0])
+    assert set(SheetAudioPairs(store, [2]).tune) == {2}
+    parts = (SheetAudioPairs(store, [0]), SheetAudioPairs(store, [1, 2]))
+    assert sum(map(len, parts)) == len(pairs)
+    assert len(SheetAudioPairs(store, [])) == 0
+    with pytest.raises(InputError, match="has the tunes 0 to 2"):
+        SheetAudioPairs(store, [3])
+    with pytest.raises(InputError, match="row numbers"):
+        pairs.batch([[1]])
 
 
 @pytest.mark.parametrize("centred", [False, True])

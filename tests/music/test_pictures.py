@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from ccal.errors import InputError
-from ccal.music import SheetAudioStore
+from ccal.music import SheetAudioPairs, SheetAudioStore, write_preview
 from ccal.music.pictures import staff_picture
-from ccal.music.queries import find_staff, read_staff, spots
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -19,100 +18,7 @@ def engraved(store: SheetAudioStore) -> np.ndarray:
     return np.ascontiguousarray(store.tune(1).sheet[60:460].T)
 
 
-def likeness(found: np.ndarray, engraved: np.ndarray) -> float:
-    """Correlation with the staff line as it was engraved."""
-    wanted = 1 - engraved.T / 255
-    width = min(len(found), len(wanted))
-    return float(np.corrcoef(found[:width].ravel(), wanted[:width].ravel())[0, 1])
-
-
-def test_a_staff_as_engraved_is_taken_as_it_is(engraved: np.ndarray) -> None:
-    staff = read_staff(engraved)
-    assert staff.scale == pytest.approx(1, abs=1e-3)
-    np.testing.assert_allclose(staff.ink, 1 - engraved.T / 255, atol=0.02)
-
-
-@pytest.mark.parametrize("zoom", [1.4, 2.0, 3.3, 7.0])
-def test_a_staff_of_any_size_is_found(engraved: np.ndarray, zoom: float) -> None:
-    size = (round(400 * zoom), round(40 * zoom))
-    large = np.asarray(Image.fromarray(engraved).resize(size, Image.Resampling.BICUBIC))
-    page = np.pad(large, ((31, 90), (0, 0)), constant_values=255)
-    staff = read_staff(page)
-    assert staff.scale == pytest.approx(zoom, rel=0.01)
-    assert likeness(staff.ink, engraved) > 0.95
-
-
-def test_colours_shades_and_forms(engraved: np.ndarray, tmp_path: Path) -> None:
-    plain = read_staff(engraved).ink
-    colour = np.repeat(engraved[:, :, None], 3, axis=2)
-    np.testing.assert_allclose(read_staff(colour).ink, plain, atol=0.01)
-    np.testing.assert_allclose(read_staff(engraved / 255).ink, plain, atol=0.01)
-    np.testing.assert_allclose(read_staff(255 - engraved).ink, plain, atol=0.01)
-    # Ink on nothing, as programs that draw scores write it.
-    clear = np.zeros((40, 400, 4), dtype=np.uint8)
-    clear[:, :, 3] = 255 - engraved
-    Image.fromarray(clear).save(tmp_path / "clear.png")
-    np.testing.assert_allclose(read_staff(tmp_path / "clear.png").ink, plain, atol=0.01)
-    Image.fromarray(engraved).save(tmp_path / "staff.jpg", quality=90)
-    assert likeness(read_staff(tmp_path / "staff.jpg").ink, engraved) > 0.97
-
-
-def test_grey_scans_are_read(engraved: np.ndarray) -> None:
-    rng = np.random.default_rng(0)
-    size = (1200, 120)
-    large = np.asarray(Image.fromarray(engraved).resize(size, Image.Resampling.BICUBIC))
-    scan = np.clip(60 + 0.7 * large + rng.normal(0, 12, size=large.shape), 0, 255)
-    staff = read_staff(scan.astype(np.uint8))
-    assert staff.scale == pytest.approx(3, rel=0.01)
-    assert likeness(staff.ink, engraved) > 0.93
-
-
-def test_snippets_lie_within_what_is_written(engraved: np.ndarray) -> None:
-    margins = np.pad(engraved, ((0, 0), (70, 50)), constant_values=255)
-    middles = spots(read_staff(margins), 10)
-    assert 70 <= middles[0] <= 100
-    assert middles[-1] <= 70 + 400 - 5
-    assert set(np.diff(middles)) == {10}
-    short = spots(read_staff(engraved[:, :15]), 10)
-    assert len(short) == 1
-
-
-def test_what_is_no_staff_is_refused(engraved: np.ndarray, tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    for nothing in (
-        np.full((80, 300), 255, dtype=np.uint8),
-        rng.integers(0, 255, size=(80, 300)).astype(np.uint8),
-        engraved.T,
-    ):
-        with pytest.raises(InputError, match="no staff was found"):
-            read_staff(np.ascontiguousarray(nothing))
-    with pytest.raises(InputError, match="12 pixels high"):
-        read_staff(engraved[:8])
-    with pytest.raises(InputError, match=r"must be an array .* got \(3,\)"):
-        read_staff(np.zeros(3))
-    with pytest.raises(InputError, match="got int64"):
-        read_staff(np.zeros((40, 40), dtype=np.int64))
-    with pytest.raises(InputError, match="within 0"):
-        read_staff(np.full((40, 40), np.nan))
-    with pytest.raises(InputError, match="no such file"):
-        read_staff(tmp_path / "none.png")
-    (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\nnothing more")
-    with pytest.raises(InputError, match="cannot be read as a picture"):
-        read_staff(tmp_path / "broken.png")
-
-
-def test_five_lines_count_and_four_do_not() -> None:
-    ink = np.zeros((100, 200))
-    ink[[20, 30, 40, 50, 60]] = 1
-    middle, space = find_staff(ink)
-    assert middle == pytest.approx(40.5, abs=0.1)
-    assert space == pytest.approx(10, abs=0.05)
-    ink[60] = 0
-    with pytest.raises(InputError, match="no staff"):
-        find_staff(ink)
-
-
-def test_a_picture_of_a_place(engraved: np.ndarray, tmp_path: Path) -> None:
+def test_a_picture_of_a_marked_part(engraved: np.ndarray, tmp_path: Path) -> None:
     sheet = np.ascontiguousarray(engraved.T)
     (tmp_path / "staff.png").write_bytes(staff_picture(sheet, (100, 300), (150, 200)))
     pixels = np.asarray(Image.open(tmp_path / "staff.png").convert("RGB")).astype(int)
@@ -125,3 +31,14 @@ def test_a_picture_of_a_place(engraved: np.ndarray, tmp_path: Path) -> None:
     assert np.abs(grey[1::3, 1::3, 0] - wanted[1::3, 1::3]).mean() < 8
     with pytest.raises(InputError, match=r"from\.\.to"):
         staff_picture(sheet, (300, 100))
+
+
+def test_a_preview_marks_heads_and_onsets(store: SheetAudioStore, tmp_path: Path) -> None:
+    pairs = SheetAudioPairs(store)
+    write_preview(pairs, tmp_path / "preview.png", tunes=2)
+    pixels = np.asarray(Image.open(tmp_path / "preview.png").convert("RGB"))
+    red = (pixels == [255, 0, 0]).all(axis=2)
+    onsets = pairs.store.tune(0).onsets
+    assert np.flatnonzero(red[0]).tolist()[:5] == [int(x) * 3 + 1 for x in onsets["centre"][:5]]
+    with pytest.raises(InputError, match="no pairs to show"):
+        write_preview(SheetAudioPairs(pairs.store, []), tmp_path / "none.png")

@@ -1,14 +1,11 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
 from ccal.errors import InputError
-from ccal.music import Score, collection, parse_abc, read_tunes, split_tunes
-from ccal.music.mei import parts_of, to_mei
-from tests.music.tunes import needs_music
+from ccal.music import Score, parse_abc
 
 
 def parse(music: str, key: str = "C", metre: str = "4/4") -> Score:
@@ -101,51 +98,3 @@ def test_the_length_without_a_field_follows_from_the_metre() -> None:
 def test_what_cannot_be_read_says_so(abc: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         parse_abc(abc)
-
-
-def test_parts_of_a_length_add_up_to_it() -> None:
-    for count in range(1, 300):
-        parts = parts_of(Fraction(count, 64))
-        total = sum(Fraction(1, unit) * (2 - Fraction(1, 2**dots)) for unit, dots in parts)
-        assert total == Fraction(count, 64)
-    with pytest.raises(InputError, match="cannot be written"):
-        to_mei(parse("C1/3"))
-
-
-def test_a_folder_of_tunes(tmp_path: Path) -> None:
-    (tmp_path / "b.abc").write_bytes("X:1\nT:Zwölf\nK:C\nC|\n".encode("latin-1"))
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub/a.ABC").write_text("% text\nX:1\r\nT:One\r\nK:C\r\nC|\r\n\r\nX:2\r\nK:D\r\nD|")
-    found = read_tunes(tmp_path)
-    assert [tune.title for tune in found] == [
-        "'Zwölf' (b.abc, X:1)",
-        "'One' (sub/a.ABC, X:1)",
-        "'untitled' (sub/a.ABC, X:2)",
-    ]
-    assert heard_of(found[2].abc) == [62]
-    assert [tune.source for tune in read_tunes(tmp_path / "b.abc")] == ["b.abc, X:1"]
-
-
-def heard_of(abc: str) -> list[int]:
-    return [sound.midi for sound in parse_abc(abc).sounding()]
-
-
-def test_no_tunes(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"has no \.abc or MusicXML files"):
-        read_tunes(tmp_path)
-    (tmp_path / "a.abc").write_text("hello")
-    with pytest.raises(InputError, match="has no tunes"):
-        read_tunes(tmp_path)
-    with pytest.raises(InputError, match="neither a file nor a folder"):
-        read_tunes(tmp_path / "none")
-    with pytest.raises(InputError, match="there are ryan, oneill"):
-        collection("other")
-    assert split_tunes("no tune", "x") == []
-
-
-@needs_music
-def test_old_collections() -> None:
-    ryan = collection("ryan")
-    assert len(ryan) == 1059
-    assert len(parse_abc(ryan[0].abc).attacks()) > 50
-    assert len(collection("oneill")) == 2009

@@ -1,13 +1,22 @@
 from __future__ import annotations
 
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from ccal.errors import InputError
-from ccal.music import melody_groups, split_tunes_by_melody
+from ccal.music import (
+    collection,
+    melody_groups,
+    parse_abc,
+    read_tunes,
+    split_tunes,
+    split_tunes_by_melody,
+)
+from tests.music.tunes import needs_music
 
 Melody = tuple[NDArray[np.int64], NDArray[np.int64]]
 
@@ -16,6 +25,45 @@ def melody(seed: int, n: int = 60) -> Melody:
     rng = np.random.default_rng(seed)
     pitches = 60 + rng.integers(0, 20, n)
     return pitches, np.cumsum(rng.choice([240, 480, 960], n))
+
+
+def test_a_folder_of_tunes(tmp_path: Path) -> None:
+    (tmp_path / "b.abc").write_bytes("X:1\nT:Zwölf\nK:C\nC|\n".encode("latin-1"))
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/a.ABC").write_text("% text\nX:1\r\nT:One\r\nK:C\r\nC|\r\n\r\nX:2\r\nK:D\r\nD|")
+    found = read_tunes(tmp_path)
+    assert [tune.title for tune in found] == [
+        "'Zwölf' (b.abc, X:1)",
+        "'One' (sub/a.ABC, X:1)",
+        "'untitled' (sub/a.ABC, X:2)",
+    ]
+    assert heard_of(found[2].abc) == [62]
+    assert [tune.source for tune in read_tunes(tmp_path / "b.abc")] == ["b.abc, X:1"]
+
+
+def heard_of(abc: str) -> list[int]:
+    return [sound.midi for sound in parse_abc(abc).sounding()]
+
+
+def test_no_tunes(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"has no \.abc or MusicXML files"):
+        read_tunes(tmp_path)
+    (tmp_path / "a.abc").write_text("hello")
+    with pytest.raises(InputError, match="has no tunes"):
+        read_tunes(tmp_path)
+    with pytest.raises(InputError, match="neither a file nor a folder"):
+        read_tunes(tmp_path / "none")
+    with pytest.raises(InputError, match="there are ryan, oneill"):
+        collection("other")
+    assert split_tunes("no tune", "x") == []
+
+
+@needs_music
+def test_old_collections() -> None:
+    ryan = collection("ryan")
+    assert len(ryan) == 1059
+    assert len(parse_abc(ryan[0].abc).attacks()) > 50
+    assert len(collection("oneill")) == 2009
 
 
 def test_same_melodies_are_found_in_other_keys_and_units() -> None:
