@@ -15,7 +15,7 @@ from pathlib import Path
 
 import ccal
 from ccal.experiments.folk_tunes import build_stores, split_stores
-from ccal.experiments.sheet_audio import embed_pairs
+from ccal.experiments.sheet_audio import evaluate_pairs
 from ccal.music import JoinedPairs, SheetAudioPairs, SheetAudioStore, ThinnedPairs
 from ccal.retrieval import fingerprint
 from ccal.training.batches import Features
@@ -45,7 +45,7 @@ def main() -> None:
         "data": {store.folder.name: store.manifest["hash"][:16] for store in stores},
     }
     for name, part in parts.items():
-        report = embed_pairs(model, part).evaluate()
+        report = evaluate_pairs(model, part)
         found[name] = report.as_dict()
         print(f"{name}:\n{report}\n", flush=True)
     RESULTS.write_text(json.dumps(found, indent=1) + "\n")

@@ -15,9 +15,9 @@ from ccal.cli.app import app
 from ccal.errors import InputError
 from ccal.experiments import folk_tunes, nottingham
 from ccal.experiments.nottingham import Budget, comparison, nottingham_split, run_method
-from ccal.experiments.sheet_audio import embed_pairs, sheet_audio_model
+from ccal.experiments.sheet_audio import sheet_audio_model
 from ccal.music import SheetAudioPairs, SheetAudioStore, Tune, build_store
-from ccal.training import Settings
+from ccal.training import Settings, embed
 from ccal.training.hardware import keep_freed_memory
 from tests.music.tunes import needs_music
 
@@ -122,9 +122,9 @@ def test_folk_tunes_are_trained(store: SheetAudioStore, tmp_path: Path) -> None:
     )
     model = folk_tunes.train_folk_tunes([store], tmp_path, settings, progress=False)
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 1
-    pairs = embed_pairs(model, SheetAudioPairs(store, [0], centred=True))
-    assert pairs.x.shape == pairs.y.shape
-    assert torch.isfinite(pairs.x).all()
+    sheet, audio = embed(model, SheetAudioPairs(store, [0], centred=True))
+    assert sheet.shape == audio.shape
+    assert torch.isfinite(sheet).all()
 
 
 @pytest.mark.parametrize("method", ["ccal", "dcca", "learned"])

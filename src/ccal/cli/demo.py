@@ -36,11 +36,10 @@ def command(
 
     if digits:
         require("sklearn", extra="demo", purpose="The demo with digits")
-        from ccal.experiments import measures_table
         from ccal.experiments.digits import compare
 
         print("Each test half looks for its other half among 500.\n")
-        print(measures_table(compare()))
+        print(compare())
         print("\nYour own pairs: ccal train --help")
         return
     from ccal.cli.console import progress_line

@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccal.bundled import pretrained
-from ccal.evaluation import Report, correlation_structure
-from ccal.experiments import measures_table
-from ccal.experiments.sheet_audio import embed_pairs, train_sheet_audio
+from ccal.evaluation import correlation_structure, evaluate_embeddings
+from ccal.experiments.sheet_audio import train_sheet_audio
 from ccal.music import (
     SheetAudioPairs,
     TuneLibrary,
@@ -32,7 +31,8 @@ from ccal.music import (
 )
 from ccal.music.default import held_out_tunes
 from ccal.music.sound import RENDER_RATE
-from ccal.training import Settings
+from ccal.runs import Comparison
+from ccal.training import Settings, embed
 from ccal.training.hardware import keep_freed_memory
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ def main(
     *,
     say: Callable[[str], None] = print,
     progress: Callable[[str], Callable[[int, int], None]] | None = None,
-) -> dict[str, Report]:
-    """Render, train, evaluate and listen; returns the evaluation of each method.
+) -> Comparison:
+    """Render, train, evaluate and listen; returns the table of all methods.
 
     Rendered tunes, the library and report.html are kept in `folder`. `say` gets a line about each
     step; `progress(task)` returns the function that is called with the steps done and their total.
@@ -90,9 +90,11 @@ def main(
     models = {name: model for name, (model, _) in trained.items()}
     models[_PRETRAINED] = pretrained("folk-tunes")
     say(f"\n3. Sheet and sound of {len(test):,} positions in {len(split.test)} other tunes")
-    embedded = {name: embed_pairs(model, test) for name, model in models.items()}
-    reports = {name: pairs.evaluate(bootstrap=0) for name, pairs in embedded.items()}
-    say(measures_table(reports))
+    views = {name: embed(model, test, batch_size=256) for name, model in models.items()}
+    names = models[_PRETRAINED].modalities
+    reports = {n: [evaluate_embeddings(*v, names=names, bootstrap=0)] for n, v in views.items()}
+    table = Comparison.of(reports)
+    say(str(table))
     say("\n4. Every position of every tune into a library, by the model that comes with ccal")
     embedding = bar("embedding snippets")
     library = TuneLibrary.build(folder / "library", models[_PRETRAINED], store, progress=embedding)
@@ -108,15 +110,15 @@ def main(
             "training": f"{_EPOCHS} epochs of {_EPOCH_PAIRS:,} pairs for each of two methods",
             "tunes": "Ryan's Mammoth Collection (1883), O'Neill's Music of Ireland (1903)",
         },
-        report=reports[_PRETRAINED],
+        report=reports[_PRETRAINED][0],
         records=trained["CCA layer"][1].records,
-        structures={name: correlation_structure(*embedded[name].raw_pairs()) for name in _METHODS},
-        reports_by_method={name: [report] for name, report in reports.items()},
+        structures={name: correlation_structure(*views[name]) for name in _METHODS},
+        reports_by_method=reports,
         examples=examples,
     )
     minutes, seconds = divmod(round(time.perf_counter() - started), 60)
     say(f"\n{minutes}:{seconds:02d} min. With staves and plots: {page}")
-    return reports
+    return table
 
 
 def _settings(method: str) -> Settings:
