@@ -11,15 +11,7 @@ from typing import Any
 
 from ccal.errors import InputError
 
-__all__ = [
-    "Condition",
-    "Where",
-    "conditions",
-    "meets",
-    "milvus_condition",
-    "postgres_condition",
-    "sqlite_condition",
-]
+__all__ = ["Condition", "Where", "conditions"]
 
 Where = Mapping[str, Any]
 

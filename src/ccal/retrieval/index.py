@@ -106,16 +106,8 @@ class Index:
         check("approximate_from", approximate_from, Whole(at_least=1))
         if codes is not None and (codes < 8 or codes % 8):
             raise InputError(f"codes must be a positive multiple of 8 bits, got {codes}.")
-        binding = Binding(
-            fingerprint(model),
-            model.modalities,
-            width(model, dims),
-            dtype,
-            dims,
-            _absolute(model_folder),
-            approximate_from,
-            codes,
-        )
+        form = (dtype, dims, _absolute(model_folder), approximate_from, codes)
+        binding = Binding(fingerprint(model), model.modalities, width(model, dims), *form)
         binding.check_modality(modality)
         ids = _numbered(modality, 1, len(items)) if ids is None else ids
         new = make_items(modality, len(items), ids, metadata, files)
@@ -170,7 +162,7 @@ class Index:
         return index
 
     def bind(self, model: DualEncoder) -> None:
-        """Let this model embed from now on; it must be the one that made the index."""
+        """Use this model to embed from now on; it must be the one that made the index."""
         found, binding = fingerprint(model), self.binding
         if found != binding.fingerprint:
             where = f", saved in {binding.model_folder}" if binding.model_folder else ""

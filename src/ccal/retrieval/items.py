@@ -19,15 +19,6 @@ __all__ = [
     "Item",
     "OtherModelError",
     "Stats",
-    "StorageType",
-    "check_ids",
-    "id_taken",
-    "in_order",
-    "in_use",
-    "is_an_index",
-    "make_changes",
-    "make_items",
-    "no_index",
 ]
 
 T = TypeVar("T")

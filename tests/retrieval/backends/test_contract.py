@@ -72,7 +72,7 @@ def test_ties_come_by_id(place: Place, model: DualEncoder) -> None:
     random.Random(0).shuffle(ids)
     vector = rows(1, width=DIM)
     with Index.build(place(), model, rows(0), modality="image") as index:
-        # In places of several matrices, whose products round differently.
+        # In several shards, whose matrix products round differently.
         index.add_vectors("image", np.repeat(vector, 50, axis=0), ids=ids)
         index.add_vectors("image", -vector)
         index.add_vectors("image", vector, ids=["A"])

@@ -1,10 +1,12 @@
-"""The embedded home: segments, damage, several processes, full disks."""
+"""The folder backend: segments, damage, several processes, full disks."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import sqlite3
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -89,7 +91,7 @@ def test_damage_while_another_process_writes(location: Path) -> None:
             assert_right(writer)
 
 
-def test_a_damaged_truth_is_refused(location: Path, model: DualEncoder) -> None:
+def test_a_damaged_database_is_refused(location: Path, model: DualEncoder) -> None:
     store = location / "items.sqlite"
     whole = store.read_bytes()
     store.write_bytes(b"no database" * 1000)
@@ -181,7 +183,7 @@ def test_readers_see_whole_states_while_one_writes(location: Path) -> None:
     assert len(segment_files(location)) == Index.open(location).stats().details["segments"]
 
 
-def test_a_full_disk_while_sealing(location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_during_compaction(location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "TAIL", 10)
 
     def full(*_: Any) -> None:
@@ -199,7 +201,7 @@ def test_a_full_disk_while_sealing(location: Path, monkeypatch: pytest.MonkeyPat
         assert index.stats().details["waiting"] == 0
 
 
-def test_a_full_disk_while_repairing(location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_during_repair(location: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (path,) = segment_files(location)
     path.unlink()
 
@@ -273,3 +275,21 @@ def test_threads_share_an_index(location: Path) -> None:
         assert [change.result() for change in changes] == [[f"new {n}"] for n in range(10)]
         assert index.count() == 360
         assert_right(index)
+
+
+def test_opening_and_searching_loads_no_other_backend(location: Path) -> None:
+    code = (
+        "import sys; from ccal import Index; index = Index.open(sys.argv[1]); "
+        f"index.search_vectors([1.0] * {DIM}); print(*sys.modules)"
+    )
+    command = [sys.executable, "-c", code, str(location)]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    modules = set(result.stdout.split())
+    ours = {name for name in modules if name.split(".")[0] == "ccal"}
+    assert len(ours) < 60
+    assert not {"pymilvus", "psycopg", "faiss", "safetensors"} & modules
+    unused = ("training", "losses", "data", "runs", "retrieval.codes")
+    others = ("retrieval.backends.postgres", "retrieval.backends.milvus")
+    assert not {
+        name for name in ours if name.startswith(tuple(f"ccal.{n}" for n in unused + others))
+    }

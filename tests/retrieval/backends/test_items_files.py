@@ -109,7 +109,7 @@ def test_a_damaged_file_is_named_and_written_again(location: Path, harm: str) ->
         with Index.open(location) as index:
             assert found(index) == known(index)
             assert len(found(index)) == 38
-            # Written again with nothing in the places of what was removed.
+            # Written again, with empty records for the items that were removed.
             assert ItemsFile(path, 40)[2] == b""
 
 

@@ -1,4 +1,4 @@
-"""The home in PostgreSQL: approximate search, filters with an index, what is refused."""
+"""The PostgreSQL backend: approximate search, filters with an index, what is refused."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_faiss_finds_the_same(width: int) -> None:
     queries, candidates = drawn(6, width, 0), drawn(300, width, 1)
     ours, theirs = (made(candidates).nearest(queries, 12) for made in (HammingCodes, FaissCodes))
     np.testing.assert_array_equal(ours[1], theirs[1])
-    # All but those that tie at the last place.
+    # All but those that tie at the last distance.
     for row in range(len(queries)):
         sure = ours[1][row] < ours[1][row, -1]
         np.testing.assert_array_equal(ours[0][row][sure], theirs[0][row][sure])

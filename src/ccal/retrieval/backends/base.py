@@ -47,7 +47,7 @@ class Backend(ABC):
     @classmethod
     @abstractmethod
     def create(cls, location: str, binding: Binding, batches: Batches, *, replace: bool) -> Self:
-        """Build an index; with `replace` in place of one that is there, which answers till then."""
+        """Build an index; with `replace`, instead of one that is there, which answers till then."""
 
     @property
     def binding(self) -> Binding:

@@ -13,16 +13,7 @@ from ccal.bounds import Whole, check
 from ccal.errors import InputError
 from ccal.optional import require
 
-__all__ = [
-    "FaissCodes",
-    "HammingCodes",
-    "Packed",
-    "check_bits",
-    "check_packed",
-    "hamming_distances",
-    "pack",
-    "unpack",
-]
+__all__ = ["FaissCodes", "HammingCodes", "hamming_distances", "pack", "unpack"]
 
 Packed = NDArray[np.uint8]
 """Codes (n, bytes), eight bits a byte, the first bit the highest."""
@@ -101,8 +92,8 @@ class HammingCodes:
         k = _count(k, len(self))
         rows = np.empty((len(asked), k), dtype=np.int64)
         distances = np.empty((len(asked), k), dtype=np.int64)
-        for place, query in enumerate(asked if k else ()):
-            rows[place], distances[place] = self._nearest(query, k)
+        for number, query in enumerate(asked if k else ()):
+            rows[number], distances[number] = self._nearest(query, k)
         return rows, distances
 
     def _nearest(self, query: Words, k: int) -> Neighbours:
@@ -125,7 +116,7 @@ class HammingCodes:
 class FaissCodes:
     """The same by faiss, which is faster with very many codes.
 
-    Of codes that tie at the last place, other rows than the earliest may be found.
+    Of codes that tie at the k-th distance, faiss may find others than the earliest rows.
     """
 
     def __init__(self, packed: Packed) -> None:
@@ -192,7 +183,7 @@ _ones: Callable[[Words], NDArray[np.uint8]] = getattr(np, "bitwise_count", _tabl
 
 
 def _smallest(distances: NDArray[np.uint16], k: int) -> NDArray[np.int64]:
-    """Places of the k smallest, in order; the earlier of equals first."""
+    """Positions of the k smallest, in order; the earlier of equals first."""
     last = np.partition(distances, k - 1)[k - 1]
     near = np.flatnonzero(distances <= last)
     return near[np.argsort(distances[near], kind="stable")[:k]]

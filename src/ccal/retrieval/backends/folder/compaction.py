@@ -32,14 +32,7 @@ from ccal.retrieval.backends.folder.segments import (
 )
 from ccal.retrieval.items import Binding, DamagedIndexError
 
-__all__ = [
-    "compact_if_due",
-    "numbers",
-    "remove_orphans",
-    "repair",
-    "segments_of",
-    "write_missing_items",
-]
+__all__ = ["compact_if_due", "repair", "segments_of"]
 
 TAIL = 4096
 """Rows that may wait outside of segments; reading them takes milliseconds when an index opens."""
@@ -54,8 +47,8 @@ def segments_of(store: ItemStore) -> list[Segment]:
 def numbers(store: ItemStore) -> dict[str, int]:
     """Segments, those searched approximately, rows outside of any, rows removed from one."""
     known = segments_of(store)
-    sealed = int(store.get("sealed"))
-    ((waiting,),) = store.query("SELECT count(*) FROM items WHERE row > ?", [sealed])
+    sql = "SELECT count(*) FROM items WHERE row > ?"
+    ((waiting,),) = store.query(sql, [store.compacted])
     ((removed,),) = store.query("SELECT count(*) FROM removed")
     return {
         "segments": len(known),
@@ -108,7 +101,7 @@ def repair(
                 continue
             if name == segment.vectors:
                 span = (segment.modality, segment.first, segment.last)
-                _replace(store, folder, binding, [segment], [span], int(store.get("sealed")))
+                _replace(store, folder, binding, [segment], [span], store.compacted)
             elif not _restore_items(store, folder, segment):
                 continue
             warnings.warn(
@@ -136,7 +129,7 @@ def write_missing_items(store: ItemStore, folder: Path, lock: FileLock) -> None:
 
 def _is_due(store: ItemStore) -> bool:
     """Whether enough rows are new or outdated."""
-    if store.last_row() - int(store.get("sealed")) > TAIL:
+    if store.last_row() - store.compacted > TAIL:
         return True
     sql = "SELECT (SELECT count(*) FROM removed) + (SELECT count(*) FROM described)"
     ((stale,),) = store.query(sql)
@@ -145,23 +138,23 @@ def _is_due(store: ItemStore) -> bool:
 
 def _compact(store: ItemStore, folder: Path, binding: Binding) -> None:
     """Bring all rows into segments."""
-    sealed, last = int(store.get("sealed")), store.last_row()
+    done, last = store.compacted, store.last_row()
     sql = "SELECT modality, count(*) FROM items WHERE row > ? GROUP BY modality"
-    new: dict[str, int] = dict(store.query(sql, [sealed]))
+    new: dict[str, int] = dict(store.query(sql, [done]))
     known = segments_of(store)
     old, spans = [], []
     for modality in dict.fromkeys([*new, *(segment.modality for segment in known)]):
         own = [segment for segment in known if segment.modality == modality]
         merged = _to_merge(own, new.get(modality, 0))
         if new.get(modality) or merged:
-            first = merged[0].first if merged else sealed + 1
+            first = merged[0].first if merged else done + 1
             old += merged
             spans.append((modality, first, last))
         for segment in own:
             if segment not in merged and _is_stale(store, segment):
                 old.append(segment)
                 spans.append((modality, segment.first, segment.last))
-    _replace(store, folder, binding, old, spans, sealed=last)
+    _replace(store, folder, binding, old, spans, last)
 
 
 def _to_merge(own: list[Segment], new: int) -> list[Segment]:
@@ -193,7 +186,7 @@ def _replace(
     binding: Binding,
     old: list[Segment],
     spans: list[tuple[str, int, int]],
-    sealed: int,
+    compacted: int,
 ) -> None:
     """Write a segment for each span of rows of a modality, and list them instead of the old."""
     made = [_write(store, folder, binding, *span) for span in spans]
@@ -206,7 +199,7 @@ def _replace(
         for new in filter(None, made):
             values = [new.name, new.modality, new.first, new.last, new.count, new.approximate]
             store.query("INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?)", values)
-        store.set("sealed", sealed)
+        store.compacted = compacted
     # A reader that has not opened them yet reads these rows from its view of the item store.
     for segment in old:
         for name in (segment.vectors, segment.items, segment.faiss, segment.codes):

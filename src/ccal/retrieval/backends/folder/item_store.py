@@ -151,7 +151,7 @@ _DESCRIBED = (
 class ItemStore(_Database):
     """Items by row number; a new vector takes a new row, and a row number is never used again.
 
-    `about` holds the binding, `changes`, and `sealed`: the rows up to this number are in segments.
+    `about` holds the binding, `changes`, and `sealed`, which is `compacted`.
     The tables `removed` and `described` list rows that were removed, or whose metadata or file
     changed, since their segment was written.
     """
@@ -166,7 +166,7 @@ class ItemStore(_Database):
         for statement in (*filter(str.strip, _SCHEMA.split(";")), *_DESCRIBED):
             self.query(statement)
         self.set("changes", 0)
-        self.set("sealed", 0)
+        self.compacted = 0
 
     def upgrade(self) -> bool:
         """Add the table that the first version lacked; returns whether it was missing."""
@@ -176,6 +176,15 @@ class ItemStore(_Database):
             for statement in _DESCRIBED:
                 self.query(statement)
         return True
+
+    @property
+    def compacted(self) -> int:
+        """Rows up to this number are in segments."""
+        return int(self.get("sealed"))
+
+    @compacted.setter
+    def compacted(self, row: int) -> None:
+        self.set("sealed", row)
 
     def insert(self, items: Sequence[Item], vectors: NDArray[np.floating]) -> None:
         """Add items; one whose id exists is refused."""
@@ -303,7 +312,7 @@ class ItemStore(_Database):
         """Remove everything."""
         for table in ("items", "vectors", "segments", "removed", "described", "counts"):
             self.query(f"DELETE FROM {table}")
-        self.set("sealed", self.last_row())
+        self.compacted = self.last_row()
 
     def _count(self, more: Mapping[str, int]) -> None:
         for modality, count in more.items():
@@ -313,10 +322,10 @@ class ItemStore(_Database):
     def _drop_vectors(self, rows: Sequence[int]) -> None:
         """Delete vectors, and list those in segments as removed."""
         self.query(f"DELETE FROM vectors WHERE {_among('row')}", [_list(rows)])
-        sealed = int(self.get("sealed"))
+        compacted = self.compacted
         self.query(
             f"INSERT INTO removed SELECT row, modality FROM items WHERE {_among('row')}",
-            [_list(row for row in rows if row <= sealed)],
+            [_list(row for row in rows if row <= compacted)],
         )
 
     def _insert_vectors(self, rows: Iterable[int], vectors: NDArray[np.floating]) -> None:

@@ -22,15 +22,7 @@ from numpy.typing import NDArray
 from ccal.array_files import ArrayFile, DamagedFileError, write_array_file
 from ccal.retrieval.answers import Facts
 
-__all__ = [
-    "ItemsFile",
-    "Segment",
-    "VectorsFile",
-    "pack_record",
-    "unpack_record",
-    "write_items",
-    "write_vectors",
-]
+__all__ = ["ItemsFile", "Segment", "VectorsFile"]
 
 SPAN = "modality = ? AND row BETWEEN ? AND ?"
 

@@ -111,7 +111,7 @@ class View:
             shard = _up_to_date(shard, store, segment)
             view.shards.setdefault(segment.modality, []).append(shard)
         for modality in binding.modalities:
-            tail = ("row > ? AND modality = ?", [int(store.get("sealed")), modality])
+            tail = ("row > ? AND modality = ?", [store.compacted, modality])
             shard = _from_store(store, binding, modality, *tail)
             if len(shard.rows):
                 view.shards.setdefault(modality, []).append(shard)
