@@ -1,8 +1,8 @@
 """Speed of `ccal.retrieval` against the bare libraries it stands on, and the memory it takes.
 
 Search: through `Index.search_vectors` on an opened index, one query or a batch of 1000. "ours" is
-the call, after which scores and positions are there in their order; "read" is the call, and id, score
-and metadata of every hit looked at. Exact search against a matrix product and `topk` of the same
+the call, which leaves scores and positions in their order; "read" is the call, and id, score and
+metadata of every hit looked at. Exact search against a matrix product and `topk` of the same
 vectors in memory; approximate search against the same faiss index, asked directly; search by binary
 codes against faiss comparing the same codes, which only gives candidates. Build: against
 inserting the same rows into SQLite, and training and filling the same faiss index, which is the

@@ -132,7 +132,7 @@ def test_a_file_from_the_future_is_not_used(location: Path) -> None:
 
 def test_a_folder_of_an_earlier_version(location: Path) -> None:
     make_old(location)
-    with pytest.warns(UserWarning, match="made by an earlier version"):
+    with pytest.warns(UserWarning, match="was missing or damaged; it was written again"):
         index = Index.open(location)
     with index:
         assert found(index) == known(index)

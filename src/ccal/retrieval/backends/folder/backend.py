@@ -71,8 +71,7 @@ class FolderBackend(Backend):
                     "of it counts. Build it again."
                 )
             backend._read_binding()
-            if backend._store.upgrade():
-                compaction.write_missing_items(backend._store, folder, backend._lock)
+            backend._store.upgrade()
             backend._current.check_headers()
         return backend
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 import warnings
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -111,20 +111,6 @@ def repair(
             )
         return True
     return False
-
-
-def write_missing_items(store: ItemStore, folder: Path, lock: FileLock) -> None:
-    """Give the segments of the first version the files of records that it did not write."""
-    with _as_writer(folder, store, lock) as may:
-        lacking: Sequence[Segment] = segments_of(store) if may else []
-        if lacking:
-            warnings.warn(
-                f"{folder} was made by an earlier version: ids and metadata of its items are "
-                f"written to files, once, from {store.path.name}.",
-                stacklevel=2,
-            )
-        for segment in lacking:
-            _restore_items(store, folder, segment)
 
 
 def _is_due(store: ItemStore) -> bool:

@@ -168,14 +168,12 @@ class ItemStore(_Database):
         self.set("changes", 0)
         self.compacted = 0
 
-    def upgrade(self) -> bool:
-        """Add the table that the first version lacked; returns whether it was missing."""
-        if self.query("SELECT 1 FROM sqlite_master WHERE name = 'describe'"):
-            return False
-        with self.writing():
-            for statement in _DESCRIBED:
-                self.query(statement)
-        return True
+    def upgrade(self) -> None:
+        """Add the table that the first version lacked."""
+        if not self.query("SELECT 1 FROM sqlite_master WHERE name = 'describe'"):
+            with self.writing():
+                for statement in _DESCRIBED:
+                    self.query(statement)
 
     @property
     def compacted(self) -> int:
