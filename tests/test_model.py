@@ -149,7 +149,7 @@ class TestErrors:
         with pytest.raises(NotFittedError):
             make().encode("image", torch.randn(2, 6))
 
-    def test_towers_of_one_s_own_need_a_name(self, tmp_path: Path) -> None:
+    def test_unregistered_towers_cannot_be_saved(self, tmp_path: Path) -> None:
         model = DualEncoder(dim=4, a=nn.Linear(3, 4), b=nn.Linear(3, 4))
         with pytest.raises(InputError, match="register_tower"):
             model.save(tmp_path / "model")

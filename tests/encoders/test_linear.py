@@ -10,7 +10,7 @@ from ccal.errors import InputError
 from tests.reference import correlated_views
 
 
-def test_started_tower_is_a_side_of_linear_cca() -> None:
+def test_an_initialised_tower_computes_linear_cca() -> None:
     x, y = correlated_views(200, 6, 9, dtype=torch.float32)
     cca = CCA(4, power=0).fit(x, y)
     tower = LinearTower(6, 4, dropout=0.5).eval()

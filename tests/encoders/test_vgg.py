@@ -24,7 +24,7 @@ def test_the_layers_are_those_of_table_7(height: int) -> None:
     assert tower(torch.rand(3, height, 100)).shape == (3, 32)
 
 
-def test_the_mean_over_all_places_comes_last() -> None:
+def test_the_mean_over_all_positions_comes_last() -> None:
     tower = VGG(40).eval()
     pictures = torch.rand(2, 1, 40, 100)
     torch.testing.assert_close(tower(pictures), tower.layers(pictures).mean((2, 3)))

@@ -79,7 +79,7 @@ def test_one_process_computes_as_torch_does() -> None:
         assert torch.equal(layer(x), twin(x))
 
 
-def test_statistics_forget_where_they_started() -> None:
+def test_running_statistics_have_no_bias_from_their_start() -> None:
     norm, plain = nn.BatchNorm1d(3), nn.BatchNorm1d(3)
     batches = [0.01 * torch.randn(40, 3) + 5 for _ in range(30)]
     with unbiased_batch_norm(norm):

@@ -78,7 +78,7 @@ def test_batches_are_rows_of_the_front_ends_features() -> None:
     assert features.widths == (3, len(tfidf.vocabulary))
 
 
-def test_two_sets_are_one_after_the_other() -> None:
+def test_concatenated_pairs_come_in_order() -> None:
     tfidf = TfidfVectoriser(min_count=1).fit(TEXTS)
     whole = PairFeatures(pairs(), {"text": tfidf})
     parts = (PairFeatures(pairs()[part], {"text": tfidf}) for part in ([0, 1], [2, 3, 4, 5]))
@@ -90,7 +90,7 @@ def test_two_sets_are_one_after_the_other() -> None:
             assert np.array_equal(found, expected)
 
 
-def test_what_the_towers_cannot_take_is_refused() -> None:
+def test_text_without_front_end_and_flat_arrays_are_refused() -> None:
     with pytest.raises(InputError, match="text is text"):
         PairFeatures(pairs(), {})
     flat = Pairs({"a": np.zeros((4, 2, 2)), "b": np.zeros((4, 2))})

@@ -45,7 +45,7 @@ def walk(state: State, steps: int) -> list[Tensor]:
 
 @pytest.mark.parametrize("averaging", [0.0, 0.8])
 @pytest.mark.parametrize("optimiser", ["adam", "adamw"])
-def test_from_a_snapshot_the_same_way_can_be_gone_again(averaging: float, optimiser: str) -> None:
+def test_a_restored_snapshot_repeats_the_same_steps(averaging: float, optimiser: str) -> None:
     state = State(make_model(), Contrast(), quick(averaging=averaging, optimiser=optimiser))
     walk(state, 3)
     snapshot = state.snapshot()
@@ -57,7 +57,7 @@ def test_from_a_snapshot_the_same_way_can_be_gone_again(averaging: float, optimi
             assert torch.equal(one, other)
 
 
-def test_the_optimiser_has_a_part_in_it() -> None:
+def test_a_snapshot_holds_the_optimiser() -> None:
     state = State(make_model(), Contrast(), quick())
     walk(state, 3)
     snapshot = state.snapshot()
@@ -80,7 +80,7 @@ def test_only_matrices_decay(optimiser: str) -> None:
         assert decays[id(parameter)] == (0.3 if parameter.ndim >= 2 else 0.0)
 
 
-def test_what_is_frozen_stays() -> None:
+def test_frozen_parameters_do_not_change() -> None:
     model = make_model()
     model.towers["text"].requires_grad_(False)
     before = [p.clone() for p in model.towers["text"].parameters()]
@@ -128,7 +128,7 @@ def assert_same_result(folder: Path, other: Path) -> None:
     assert untimed(one["records"]) == untimed(two["records"]) == lines(folder) == lines(other)
 
 
-def test_the_long_run_has_everything_in_it(unbroken: Path) -> None:
+def test_the_long_run_has_refinements(unbroken: Path) -> None:
     records = lines(unbroken)
     assert [r["epoch"] for r in records] == list(range(len(records)))
     assert len(records) > 10
@@ -154,7 +154,7 @@ def test_killed_at_any_moment_and_resumed(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_leave_a_state_to_go_on_from(
+def test_a_run_stopped_by_a_signal_resumes(
     number: signal.Signals,
     tmp_path: Path,
     unbroken: Path,
@@ -249,7 +249,7 @@ def test_stages_share_a_folder(tmp_path: Path) -> None:
     assert lines(tmp_path) == records
 
 
-def test_what_a_killed_process_left_is_cleared_away(tmp_path: Path) -> None:
+def test_temporary_files_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     (tmp_path / ".checkpoint-train.pt.x1y2").write_bytes(b"half")
     finished(tmp_path)
     assert {f.name for f in tmp_path.iterdir()} == {"checkpoint-train.pt", "metrics.jsonl"}

@@ -72,7 +72,7 @@ def test_an_epoch_takes_one_pair_of_each_group_and_another_the_next_time() -> No
     assert all(sorted(epoch[2]) == list(range(200)) for epoch in epochs)
 
 
-def test_all_pairs_if_so_wanted() -> None:
+def test_one_per_group_can_be_switched_off() -> None:
     data = Captions()
     run(quick(one_per_group=False, max_epochs=1), train=data, objective=masked())
     assert set(np.concatenate(data.asked[1:])) == set(range(200))
@@ -141,7 +141,7 @@ def test_a_resumed_run_draws_the_same_pairs(tmp_path: Path) -> None:
         assert torch.equal(tensor, other.state_dict()[name])
 
 
-def test_a_score_of_ones_own_chooses() -> None:
+def test_a_custom_score_chooses_the_best_epoch() -> None:
     values = iter([1.0, 5.0, 2.0, 5.5, 3.0, 4.0])
     model, history = run(quick(max_epochs=6, patience=6), score=lambda _: next(values))
     assert history.best_epoch == 4

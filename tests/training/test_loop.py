@@ -132,7 +132,7 @@ class Scripted(nn.Module):
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_loss_that_is_not_finite_brings_the_best_weights_back(value: float) -> None:
-    # One batch an epoch: the third epoch goes astray, the fourth starts where the third did.
+    # One batch an epoch: the third epoch diverges, the fourth starts where the third did.
     objective = Scripted(3, value=value)
     settings = quick(batch_size=200, refinements=1, learning_rate=0.01)
     _, history = run(settings, objective=objective)
@@ -142,19 +142,19 @@ def test_a_loss_that_is_not_finite_brings_the_best_weights_back(value: float) ->
     assert torch.equal(objective.seen[3], objective.seen[best])
 
 
-def test_astray_without_refinements_ends_with_the_best() -> None:
+def test_divergence_without_refinements_ends_with_the_best() -> None:
     model, history = run(quick(batch_size=200), objective=Scripted(3))
     assert history.epochs == 3
     assert history.best_epoch in (1, 2)
     assert all(bool(torch.isfinite(t).all()) for t in model.state_dict().values())
 
 
-def test_astray_from_the_start_is_told() -> None:
+def test_divergence_from_the_start_is_an_error() -> None:
     with pytest.raises(CcalError, match=r"diverged.*epoch 1.*learning_rate \(it was 0.01\)"):
         run(objective=Scripted(1))
 
 
-def test_astray_at_the_start_goes_on_from_the_given_weights() -> None:
+def test_refinement_after_divergence_starts_from_the_given_weights() -> None:
     objective = Scripted(1)
     _, history = run(quick(batch_size=200, refinements=1, max_epochs=3), objective=objective)
     assert torch.equal(objective.seen[0], objective.seen[1])
@@ -201,7 +201,7 @@ def test_patience_and_refinement_in_the_loop() -> None:
     assert all(torch.equal(model.state_dict()[name], start[name]) for name in start)
 
 
-def test_the_direction_that_chooses() -> None:
+def test_select_names_the_deciding_direction() -> None:
     for select, name in (("x->y", "mrr_x_to_y"), ("y->x", "mrr_y_to_x")):
         _, history = run(quick(max_epochs=6), select=select)
         assert history.best_mrr == max(r[name] for r in history.records)
@@ -256,7 +256,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("options", "message"), BAD)
-def test_refused_at_the_door(options: dict[str, Any], message: str) -> None:
+def test_bad_arguments_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         run(**options)
 

@@ -74,7 +74,7 @@ def test_a_file_gets_a_line_now_and_then() -> None:
     assert lines[-1].endswith("MRR 0.3000 (best 0.3000), took 0:48")
 
 
-def test_short_work_is_told_once() -> None:
+def test_short_training_shows_one_line() -> None:
     stream = io.StringIO()
     train(stream, step=0.01)
     assert stream.getvalue().count("\n") == 1
@@ -86,7 +86,7 @@ def test_silence() -> None:
     assert stream.getvalue() == ""
 
 
-def test_fit_tells_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_fit_shows_progress_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     run(progress=True)
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -140,7 +140,7 @@ def test_lines_ahead_of_the_checkpoint_are_cut(tmp_path: Path) -> None:
     assert names(path) == ["a1", "b1", "b2"]
 
 
-def test_whatever_else_is_in_the_file_does_no_harm(tmp_path: Path) -> None:
+def test_foreign_lines_are_dropped_from_metrics(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b'[1]\n\xff\xfe\n{"epoch": 2}\n3\n\n')
     MetricsFile(path, "a", []).add(record("a", 1))
@@ -160,7 +160,9 @@ def test_tensorboard_reads_what_is_written(tmp_path: Path) -> None:
     assert "epoch" not in events.Tags()["scalars"]
 
 
-def test_tensorboard_is_asked_for_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tensorboard_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     with pytest.raises(CcalError, match=r"pip install 'ccal\[tensorboard\]'"):
         run(folder=tmp_path, tensorboard=True)

@@ -164,7 +164,7 @@ def test_embeddings_before_correction() -> None:
     torch.testing.assert_close(x, expected)
 
 
-def test_start_of_both_sides_has_unit_variance() -> None:
+def test_initialised_towers_have_unit_variance() -> None:
     features = PairFeatures(views(), {})
     for tower, view in zip(
         LinearInitialisation().towers(Settings(dim=5), features),
@@ -201,7 +201,7 @@ def test_an_item_with_several_counterparts_is_one_candidate() -> None:
         evaluate(model, mixed)
 
 
-def test_the_residual_tower_has_its_own_numbers_where_none_are_given() -> None:
+def test_the_residual_tower_has_own_defaults_for_settings_not_given() -> None:
     assert {"tower", *BY_TOWER} == set(_RESIDUAL)
     linear, residual = _candidate_settings(Settings())
     assert (linear.max_epochs, residual.max_epochs, residual.batch_size) == (60, 300, 500)

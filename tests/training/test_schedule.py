@@ -52,13 +52,13 @@ def test_better_scores_renew_patience() -> None:
 
 
 @pytest.mark.parametrize("score", [None, math.nan, math.inf, -math.inf])
-def test_an_epoch_that_went_astray_ends_patience(score: float | None) -> None:
+def test_an_epoch_that_diverged_ends_patience(score: float | None) -> None:
     schedule = make(refinements=1)
     assert [schedule.update(s) for s in (0.5, score, score)] == ["best", "refine", "stop"]
     assert (schedule.best, schedule.best_epoch) == (0.5, 1)
 
 
-def test_astray_from_the_start_leaves_no_best() -> None:
+def test_divergence_from_the_start_leaves_no_best() -> None:
     schedule = make(refinements=0)
     assert schedule.update(None) == "stop"
     assert schedule.finished

@@ -44,7 +44,7 @@ def test_plain_data_round_trip(preset: str, method: str) -> None:
         ({"weight_decay": -1.0}, "weight_decay must be a finite number of at least 0"),
     ],
 )
-def test_what_is_wrong_is_named(values: dict[str, Any], message: str) -> None:
+def test_wrong_settings_are_named(values: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Settings.from_mapping(values)
 
@@ -73,7 +73,7 @@ def test_lists_pass_for_tuples() -> None:
     assert settings.as_dict()["hidden_x"] == [128]
 
 
-def test_what_was_given_is_told_from_defaults() -> None:
+def test_given_settings_differ_from_defaults() -> None:
     """A value that equals the default counts as given, and config.toml keeps that apart."""
     assert Settings.from_mapping({}).to_be_chosen == BY_TOWER
     given = Settings.preset("default", max_epochs=60)

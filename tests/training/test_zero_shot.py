@@ -146,7 +146,7 @@ def test_features_know_labels_and_groups() -> None:
     assert bare.labels(rows[:2]) is None
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_pairs_without_labels_or_with_other_names_are_refused() -> None:
     training, valid, _ = birds(classes=24, images=4)
     bare = Pairs({n: valid.column(n) for n in valid.names})
     with pytest.raises(InputError, match="no labels"):
@@ -204,7 +204,7 @@ def test_saving_again_leaves_one_model(tmp_path: Path) -> None:
         assert load_zero_shot(tmp_path).neighbours == neighbours
 
 
-def test_what_is_no_zero_shot_model_is_refused(tmp_path: Path) -> None:
+def test_folders_without_a_whole_zero_shot_model_are_refused(tmp_path: Path) -> None:
     training, valid, _ = birds(classes=24, images=4)
     found = train_zero_shot(training, valid, SMALL)
     with pytest.raises(InputError, match=r"zero-shot\.json is missing"):
@@ -264,7 +264,7 @@ def test_pairs_of_words_tell_what_words_alone_cannot() -> None:
     assert together.evaluate(test).ap > 2 * alone.evaluate(test).ap
 
 
-def test_what_finds_classes_best_is_chosen_by_classes() -> None:
+def test_candidates_are_chosen_by_classes() -> None:
     training, valid, _ = birds(classes=24, images=4)
     settings = Settings(select="classes", max_epochs=2, min_count=1, train_on_all=False)
     trained = train(settings, training, valid, progress=False)

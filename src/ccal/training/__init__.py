@@ -1,6 +1,6 @@
 """Training: from pairs to a model, by any of the methods.
 
-- `Settings`, `METHODS`, `PRESETS`: everything a run can be told.
+- `Settings`, `METHODS`, `PRESETS`: all settings of a run, checked.
 - `train`: build, train, choose on validation pairs; `evaluate`: both directions, on raw items.
 - `train_zero_shot`, `evaluate_zero_shot`, `load_zero_shot`: classes no training pair showed.
 - `fit`: the loop alone, for a model and an objective of your own.

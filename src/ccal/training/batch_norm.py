@@ -1,4 +1,4 @@
-"""Batch normalisation over the batches of all ranks, and statistics without a false start."""
+"""Batch normalisation over the batches of all ranks, and running statistics without bias."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _OverRanks(nn.modules.batchnorm._BatchNorm):
         total = distributed.all_reduce_sum(torch.cat((x.sum(over), local)))
         count, mean = total[-1].detach(), total[:-1] / total[-1].detach()
         centred = x - mean.view(shape)
-        # The second pass over centred values is what float32 needs if the mean is large.
+        # In float32 the mean of squares minus the squared mean would cancel for a large mean.
         variance = distributed.all_reduce_sum(centred.square().sum(over)) / count
         self._remember(mean.detach(), variance.detach() * (count / (count - 1)))
         scale = torch.rsqrt(variance + self.eps)
@@ -73,8 +73,7 @@ _COUNTERPARTS: dict[type[nn.Module], type[nn.Module]] = {
 def batch_norm_over_ranks(module: nn.Module) -> Iterator[None]:
     """Within, all BatchNorm1d and 2d inside `module` take their statistics over all ranks.
 
-    The layers themselves, their parameters and their names stay; only the way they compute is
-    another for the time being.
+    The layers keep their parameters and names; only their class changes until the end.
 
     >>> norm = nn.BatchNorm1d(3)
     >>> with batch_norm_over_ranks(norm):
@@ -95,11 +94,11 @@ def batch_norm_over_ranks(module: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def unbiased_batch_norm(module: nn.Module) -> Iterator[None]:
-    """Within, running statistics are the plain mean of the first batches, then the running one.
+    """Within, running statistics are the mean over all batches, until momentum gives more weight.
 
-    torch starts them at mean 0 and variance 1 and forgets that by a tenth a batch. Where the real
-    variance is 1e-4, as it is of sums of few one-hot words, the start outweighs the data for a
-    hundred batches, and a model that learns well is worthless in evaluation mode.
+    torch starts them at mean 0 and variance 1, and each batch reduces the weight of that by a
+    tenth. If the real variance is 1e-4, as of sums of few one-hot words, the start outweighs the
+    data for a hundred batches, and a well trained model is useless in evaluation mode.
 
     >>> norm = nn.BatchNorm1d(3)
     >>> with unbiased_batch_norm(norm):

@@ -1,4 +1,4 @@
-"""Several processes as one: started by torchrun, with equal weights and averaged gradients."""
+"""Several processes train one model: started by torchrun, equal weights, averaged gradients."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ T = TypeVar("T")
 def distributed_from_environment() -> Iterator[torch.device]:
     """Join the other processes that torchrun started, and leave them at the end.
 
-    Gives the device of this process: its GPU (nccl) if there is one for each process of this
-    machine, else the CPU (gloo). Without torchrun there is nothing to join.
+    Yields the device of this process: its GPU (nccl) if there is one for each process of this
+    machine, else the CPU (gloo). Without torchrun no process group is made.
 
     >>> with distributed_from_environment() as device:
     ...     isinstance(device, torch.device)
     True
     """
     local = int(os.environ.get("LOCAL_RANK", "0"))
-    beside = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    cuda = torch.cuda.is_available() and torch.cuda.device_count() >= beside
+    local_processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    cuda = torch.cuda.is_available() and torch.cuda.device_count() >= local_processes
     device = torch.device("cuda", local) if cuda else torch.device("cpu")
     if cuda:
         torch.cuda.set_device(device)
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or "RANK" not in os.environ:
         yield device
         return
-    # Its functions have the process group as of its import for a default, and optimisers import it.
-    # Were there one by then, they would keep it and its threads beyond its end, and at times the
-    # process would abort when Python leaves.
+    # Functions of this module have as a default argument the process group that exists when it is
+    # imported, and optimisers import it. A group that exists by then would live on with its threads
+    # after its end, and Python would at times abort when it exits. So import it now.
     importlib.import_module("torch.distributed.nn.functional")
     dist.init_process_group("nccl" if cuda else "gloo")
     try:
@@ -61,7 +61,7 @@ def distributed_from_environment() -> Iterator[torch.device]:
 
 
 def copy_from_rank_0(*modules: nn.Module) -> None:
-    """Make parameters and buffers those of rank 0."""
+    """Copy the parameters and buffers of rank 0 to every rank."""
     if world_size() == 1:
         return
     for module in modules:
@@ -70,7 +70,7 @@ def copy_from_rank_0(*modules: nn.Module) -> None:
 
 
 def from_rank_0(work: Callable[[], T]) -> T:
-    """What `work` returns or raises on rank 0, on every rank."""
+    """Call `work` on rank 0; every rank returns its result, or raises its exception."""
     if world_size() == 1:
         return work()
     box: list[Any] = [None, None]
@@ -101,7 +101,7 @@ def check_ranks(model: DualEncoder, batch: int) -> None:
 
 
 def wait_for_all() -> None:
-    """Go on when every rank is here."""
+    """Wait until every rank has called this."""
     if world_size() > 1:
         dist.barrier()
 
@@ -112,8 +112,8 @@ def average_gradients(parameters: Sequence[nn.Parameter], *facts: float) -> list
     Every rank computes the whole loss L from gathered embeddings. The gradients that come back
     through `ccal.distributed.all_gather` and `all_reduce_sum` are summed over ranks, so a rank
     holds its own part of the gradient of world_size * L, and the mean over ranks is the
-    gradient of L. What stands behind the gathering, such as a temperature, has the gradient of L on
-    every rank, and the mean of equals changes nothing.
+    gradient of L. Parameters used after the gathering, such as a temperature, already have the
+    gradient of L on every rank, which the mean does not change.
     """
     if world_size() == 1:
         return list(facts)

@@ -15,12 +15,11 @@ Verdict = Literal["best", "wait", "refine", "stop"]
 
 @dataclass(kw_only=True)
 class Schedule:
-    """What to do after each epoch, told from its validation score; pure state, no tensors.
+    """Decides after each epoch, from its validation score, how to go on; it holds no tensors.
 
     After `patience` epochs without a score at least as good as the best, the best weights and their
-    optimiser state come back with a tenth of the learning rate, and patience is
-    `refine_patience` from then on. The end comes after `refinements` of them, or after
-    `max_epochs` in all.
+    optimiser state come back with a tenth of the learning rate, and patience is `refine_patience`
+    from then on. Training ends after `refinements` of these returns, or after `max_epochs`.
 
     >>> schedule = Schedule(
     ...     initial_rate=0.1, max_epochs=9, patience=2, refine_patience=1, refinements=1
@@ -56,7 +55,7 @@ class Schedule:
 
     @property
     def learning_rate(self) -> float:
-        """Of the next epoch."""
+        """The learning rate of the next epoch."""
         return self.initial_rate / 10.0**self.refined
 
     @property
@@ -65,14 +64,14 @@ class Schedule:
         return self.stopped or self.epoch >= self.max_epochs
 
     def start(self, score: float | None) -> None:
-        """Take the score of the weights as given, epoch 0, as the one to beat."""
+        """Make the score of the weights before training, epoch 0, the one to beat."""
         self.best = score if _usable(score) else None
 
     def update(self, score: float | None) -> Verdict:
         """The verdict on the epoch just trained.
 
-        `score` is higher for better; None, NaN or infinity is an epoch that went astray, with which
-        patience runs out at once.
+        `score` is higher for better; None, NaN or infinity means that the epoch diverged, which
+        ends patience at once.
         """
         self.epoch += 1
         if _usable(score) and (self.best is None or score >= self.best):
@@ -89,7 +88,7 @@ class Schedule:
         return "refine"
 
     def state_dict(self) -> dict[str, Any]:
-        """All of it, as plain data."""
+        """All attributes as plain data."""
         return asdict(self)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
