@@ -1,12 +1,12 @@
 """How well embeddings of two modalities find each other; tensors in, numbers out.
 
 - `evaluate_embeddings`: both directions, R@k, MR, MRR, mean rank, with intervals: a `Report`.
-- `EmbeddedPairs`: pairs embedded once, with all of the below as methods.
-- `two_way_ranks`, `Measures`: its two halves, the ranks and what is said of them.
+- `EmbeddedPairs`: pairs embedded once for all measures.
+- `two_way_ranks`: the rank of each query's counterpart; `Measures`: R@k, MR, MRR of such ranks.
 - `class_average_precision`, `class_precisions`, `item_average_precision`: AP@k over classes
   (zero-shot retrieval).
-- `evaluate_classes`: classes find their items and items their class: a `ClassReport`.
-- `export_trec`: runs and judgements for trec_eval, ranx and their kin.
+- `evaluate_classes`: how well classes find their items, and items their class: a `ClassReport`.
+- `significance`: intervals over seeds, the paired randomisation test, Holm's correction.
 - `correlation_structure`, `chance_correlation`, `effective_rank`, `collapse_warning`,
   `tie_warning`: diagnostics.
 """
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from ccal.evaluation.embedded import EmbeddedPairs, evenly_spaced
     from ccal.evaluation.measures import Measures
     from ccal.evaluation.protocol import Direction, Report, Ties, evaluate_embeddings, two_way_ranks
-    from ccal.evaluation.trec import export_trec
 
 __all__ = [
     "ClassReport",
@@ -56,7 +55,6 @@ __all__ = [
     "evaluate_classes",
     "evaluate_embeddings",
     "evenly_spaced",
-    "export_trec",
     "item_average_precision",
     "reachable_k",
     "tie_warning",
@@ -84,18 +82,9 @@ __getattr__ = lazy_names(
             "effective_rank",
             "tie_warning",
         ),
-        "embedded": (
-            "EmbeddedPairs",
-            "evenly_spaced",
-        ),
+        "embedded": ("EmbeddedPairs", "evenly_spaced"),
         "measures": ("Measures",),
-        "protocol": (
-            "Direction",
-            "Report",
-            "Ties",
-            "evaluate_embeddings",
-            "two_way_ranks",
-        ),
-        "trec": ("export_trec",),
+        "protocol": ("Direction", "Report", "Ties", "evaluate_embeddings", "two_way_ranks"),
+        "significance": (),
     },
 )

@@ -3,6 +3,7 @@
 - `train`: from a `Source` of pairs to a folder with a model, its measures and a page: a `Run`.
 - `load`: the `Run` in a folder, finished or not; `load_model`: its model alone, without training.
 - `evaluate`: how well a run finds counterparts, on its own pairs or on others: an `Evaluation`.
+- `export_trec`: rankings and judgements for trec_eval and ranx.
 - `compare`: several methods and seeds on the same pairs, with tests: a `Comparison`.
 
 Nothing here prints: `note` is a function that is given remarks for people, and those about
@@ -19,8 +20,19 @@ if TYPE_CHECKING:
     from ccal.runs.folder import Run, load, load_model
     from ccal.runs.table import Comparison
     from ccal.runs.training import train
+    from ccal.runs.trec import export_trec
 
-__all__ = ["Comparison", "Evaluation", "Run", "compare", "evaluate", "load", "load_model", "train"]
+__all__ = [
+    "Comparison",
+    "Evaluation",
+    "Run",
+    "compare",
+    "evaluate",
+    "export_trec",
+    "load",
+    "load_model",
+    "train",
+]
 
 # Imported when first used: a search opens a run and must not wait for training.
 __getattr__ = lazy_names(
@@ -31,6 +43,7 @@ __getattr__ = lazy_names(
         "folder": ("Run", "load", "load_model"),
         "table": ("Comparison",),
         "training": ("train",),
+        "trec": ("export_trec",),
     },
 )
 

@@ -20,11 +20,11 @@ from ccal.evaluation import (
     collapse_warning,
     correlation_structure,
     evenly_spaced,
-    export_trec,
     tie_warning,
 )
 from ccal.model import DualEncoder
 from ccal.runs.folder import Run
+from ccal.runs.trec import export_trec
 from ccal.training import PairFeatures, embed, embed_pairs
 
 __all__ = ["Evaluation", "Note", "evaluate", "measure"]

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from ccal.errors import InputError
-from ccal.evaluation import evaluate_embeddings, export_trec
+from ccal.evaluation import evaluate_embeddings
+from ccal.runs import export_trec
 from tests.evaluation import naive
 
 

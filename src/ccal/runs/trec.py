@@ -1,4 +1,4 @@
-"""Rankings and judgements as TREC files, for trec_eval, ranx and their kin."""
+"""Rankings and judgements as TREC files, for trec_eval, ranx and other tools."""
 
 from __future__ import annotations
 
