@@ -101,7 +101,10 @@ BAD = {
     "not a run": (["folder"], "folder is no run: config.toml is missing."),
     "its parent": (["."], "It holds broken"),
     "damaged config": (["broken"], "not a readable TOML file"),
-    "bootstrap": (["RUN", "--bootstrap", "1"], "bootstrap must be 0 (no intervals) or at least 2"),
+    "bootstrap": (
+        ["RUN", "--bootstrap", "1"],
+        "bootstrap must be 0 or a whole number of at least 2, got bootstrap=1.",
+    ),
     "k": (["RUN", "--trec", "t", "-k", "0"], "-k must be 1 or more, got 0."),
     "report": (["RUN", "--report", "page.pdf"], "expected a file that ends in .html"),
     "one modality": (["RUN", "--x", "image.npy"], "--y missing"),

@@ -81,7 +81,7 @@ def test_awkward_input(scores: Callable[..., torch.Tensor]) -> None:
     assert scores(0 * queries, candidates).isfinite().all()
     with pytest.raises(InputError, match="one space"):
         scores(queries, candidates[:, :2])
-    with pytest.raises(InputError, match="without queries"):
+    with pytest.raises(InputError, match="at least one query"):
         scores(queries[:0], candidates)
     with pytest.raises(InputError, match="candidates has NaN"):
         scores(queries, candidates * math.nan)

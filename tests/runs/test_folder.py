@@ -36,6 +36,49 @@ def test_what_was_written_is_read(run: Run) -> None:
     assert read.about["ccal"] == ccal.__version__
 
 
+OLDER = """\
+# Written by ccal. To repeat this run: ccal train --config run/config.toml
+
+[run]
+format = 1
+ccal = "0.1.0"
+torch = "2.9.1+cpu"
+created = "2025-11-02T10:00:00+00:00"
+
+[train]
+method = "ccal"
+dim = 8
+hidden_x = []
+hidden_y = [32, 16]
+ridge = 1e-05
+
+[data]
+x = "image=a b.npy"
+y = "text=say \\"hi\\".npy"
+folder = "/some/where"
+captions = "separate"
+valid = 0.1
+test = 0.1
+split_seed = 0
+skip_bad_rows = false
+
+[found]
+modalities = ["image", "text"]
+pairs = 10
+train = 8
+valid = 1
+test = 1
+data_sha256 = "a"
+split_sha256 = "b"
+"""
+
+
+def test_a_folder_of_an_earlier_version_opens(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(OLDER)
+    run = Run.open(tmp_path, finished=False)
+    assert (run.settings, run.source, run.found) == (SETTINGS, SOURCE, FOUND)
+
+
 def test_finished_is_said_last(run: Run) -> None:
     assert not run.finished
     with pytest.raises(InputError, match="has not finished; continue it with: ccal train --resume"):

@@ -1,6 +1,6 @@
-"""Retrieval between items and classes: one query a class, and the class of an item.
+"""Retrieval between items and classes: AP@k with one query a class, and the class of an item.
 
-AP@k over classes: zero-shot retrieval as in Reed et al. (2016).
+AP@k over classes is the measure of zero-shot retrieval in Reed et al. (2016).
 """
 
 from __future__ import annotations
@@ -54,21 +54,17 @@ def class_precisions(
     >>> class_precisions(items[[0, 3]], torch.tensor([0, 1]), items, truth, k=2)
     tensor([100.,  50.], dtype=torch.float64)
     """
-    rows = embeddings(queries, "queries")
-    classes, place = labels(query_labels, rows, "query_labels", "queries").unique(
-        return_inverse=True
-    )
-    means = rows.new_zeros(len(classes), rows.shape[1]).index_add_(0, place, rows)
-    means /= torch.bincount(place)[:, None]
+    means, classes = class_means(queries, query_labels, "queries", "query_labels")
     return _precisions(means, classes, items, item_labels, k)
 
 
 def item_average_precision(
     queries: Array, query_labels: Array, items: Array, item_labels: Array, *, k: int = 50
 ) -> float:
-    """AP@k in % with every row of `queries` a query of its own: mean over classes of their mean.
+    """AP@k in % with every row of `queries` a query of its own.
 
-    Arguments as in `class_average_precision`; a class counts once, however many its queries.
+    It is the mean over classes of the mean over their queries, so that a class of many queries
+    counts as much as one of few. Arguments as in `class_average_precision`.
 
     >>> items = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.8, 0.1]])
     >>> truth = torch.tensor([0, 0, 1, 1])
@@ -99,18 +95,18 @@ def _precisions(
             for part, right in zip(x.split(256), wanted.split(256), strict=True)
         ]
     )
-    classes, place = wanted.unique(return_inverse=True)
+    classes, index = wanted.unique(return_inverse=True)
     precision = hits.double().mean(1)
-    sums = precision.new_zeros(len(classes)).index_add_(0, place, precision)
-    return 100 * sums / torch.bincount(place)
+    sums = precision.new_zeros(len(classes)).index_add_(0, index, precision)
+    return 100 * sums / torch.bincount(index)
 
 
 @dataclass(frozen=True)
 class ClassReport:
-    """How classes find their items, and items their class; all shares in %. Print it for a table.
+    """How well classes find their items, and items their class, in %; print it for a table.
 
     Attributes:
-        k: of AP@k.
+        k: the number of items that AP@k looks at.
         ap: AP@k with one query a class, the mean of the class's queries.
         ap_single: AP@k with each query on its own, the mean over classes of their mean.
         accuracy: items whose nearest class is their own.
@@ -165,21 +161,23 @@ class ClassReport:
         return "\n".join([*lines, f"In %; {counts}."])
 
 
-def class_means(rows: Array, row_labels: Array) -> tuple[Tensor, Tensor]:
+def class_means(
+    rows: Array, row_labels: Array, name: str = "rows", label_name: str = "row_labels"
+) -> tuple[Tensor, Tensor]:
     """The mean (c, d) of the rows (n, d) of each class, and the classes (c,), ascending.
 
     >>> class_means(torch.tensor([[1.0, 0.0], [3.0, 0.0], [0.0, 1.0]]), torch.tensor([7, 7, 2]))
     (tensor([[0., 1.],
             [2., 0.]]), tensor([2, 7]))
     """
-    given = embeddings(rows, "rows")
-    classes, place = labels(row_labels, given, "row_labels", "rows").unique(return_inverse=True)
-    means = given.new_zeros(len(classes), given.shape[1]).index_add_(0, place, given)
-    return means / torch.bincount(place)[:, None], classes
+    given = embeddings(rows, name)
+    classes, index = labels(row_labels, given, label_name, name).unique(return_inverse=True)
+    means = given.new_zeros(len(classes), given.shape[1]).index_add_(0, index, given)
+    return means / torch.bincount(index)[:, None], classes
 
 
 def reachable_k(item_labels: Array, k: int) -> int:
-    """k, or the size of the largest class if that is less: beyond it no query could be all right.
+    """k, or the size of the largest class if that is less, since no query could reach 100% then.
 
     >>> reachable_k(torch.tensor([3, 3, 5]), 50)
     2
@@ -217,7 +215,7 @@ def evaluate_classes(
     item -> class, among five     100.0
     In %; 2 classes, 4 queries, 4 items.
     """
-    means, classes = class_means(queries, query_labels)
+    means, classes = class_means(queries, query_labels, "queries", "query_labels")
     x, y = unit_pair(items, means, ("items", "queries"))
     truth = labels(item_labels, x, "item_labels", "items")
     unknown = truth[~torch.isin(truth, classes)].unique()
@@ -227,12 +225,12 @@ def evaluate_classes(
         )
     if names is not None and len(names) != len(classes):
         raise InputError(f"There are {len(classes)} classes, but {len(names)} names.")
-    place = torch.searchsorted(classes, truth)
+    index = torch.searchsorted(classes, truth)
     nearest = (x @ y.mT).topk(min(5, len(classes))).indices
-    hits = nearest == place[:, None]
+    hits = nearest == index[:, None]
     confusion = torch.zeros(len(classes), len(classes), dtype=torch.float64, device=x.device)
-    ones = torch.ones(len(place), dtype=torch.float64, device=x.device)
-    confusion.index_put_((place, nearest[:, 0]), ones, accumulate=True)
+    ones = torch.ones(len(index), dtype=torch.float64, device=x.device)
+    confusion.index_put_((index, nearest[:, 0]), ones, accumulate=True)
     given = (query_labels, items, item_labels)
     precision = class_precisions(queries, *given, k=k)
     return ClassReport(

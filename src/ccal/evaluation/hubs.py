@@ -1,11 +1,11 @@
 """Hubs and neighbours: candidates that are near everything, and candidates that look alike.
 
 In a space of many dimensions some candidates, the hubs, are among the nearest of far too many
-queries. `HubCorrection` puts a penalty for hubs into the embeddings, so that any index can be
-searched; it learns the hubs from *training* queries, without a look at any other candidate or
-query. `csls_scores` and `inverted_softmax_scores` score a batch of queries against all candidates
-instead, and may learn the hubs from the batch itself. `mean_of_neighbours` replaces the embedding
-of a candidate by the mean of its neighbours', which averages out errors of single ones.
+queries. `HubCorrection` puts a penalty for hubs into the embeddings, so that any index can search
+them; it learns the hubs from *training* queries alone. `csls_scores` and `inverted_softmax_scores`
+score a batch of queries against all candidates instead, and may learn the hubs from the batch
+itself. `mean_of_neighbours` replaces the embedding of a candidate by the mean of its neighbours',
+which averages out errors of single ones.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from ccal.bounds import Number, Whole, check
 from ccal.errors import InputError
 from ccal.ranks import unit_rows
 
@@ -52,10 +53,8 @@ class HubCorrection(nn.Module):
 
     def __init__(self, dim: int, *, bank: int, neighbours: int = 10, weight: float = 0.5) -> None:
         super().__init__()
-        if not 0 <= weight <= 1:
-            raise InputError(f"weight must lie between 0 and 1, got {weight}.")
-        if not 1 <= neighbours <= bank:
-            raise InputError(f"neighbours must lie between 1 and bank ({bank}), got {neighbours}.")
+        check("weight", weight, Number(at_least=0, at_most=1))
+        check("neighbours", neighbours, Whole(at_least=1, at_most=bank))
         self.dim, self.bank, self.neighbours, self.weight = dim, bank, neighbours, weight
         self.register_buffer("bank_x", torch.zeros(bank, dim))
         self.register_buffer("bank_y", torch.zeros(bank, dim))
@@ -106,8 +105,7 @@ def csls_scores(
     >>> csls_scores(queries, candidates, neighbours=2).argmax(1)
     tensor([0, 1])
     """
-    if neighbours < 1:
-        raise InputError(f"neighbours must be 1 or more, got {neighbours}.")
+    check("neighbours", neighbours, Whole(at_least=1))
     asked, held, known = _units(queries, candidates, bank)
     of_candidates = _mean_of_nearest(held, known, neighbours)
     of_queries = _mean_of_nearest(asked, held, neighbours)
@@ -131,8 +129,7 @@ def inverted_softmax_scores(
     >>> inverted_softmax_scores(queries, candidates).argmax(1)
     tensor([0, 1])
     """
-    if not 0 < temperature < float("inf"):
-        raise InputError(f"temperature must be a finite number greater than 0, got {temperature}.")
+    check("temperature", temperature, Number(above=0))
     asked, held, known = _units(queries, candidates, bank)
     parts = [(part @ known.mT / temperature).logsumexp(1) for part in held.split(_CHUNK)]
     return asked @ held.mT / temperature - torch.cat(parts)
@@ -141,14 +138,14 @@ def inverted_softmax_scores(
 def _units(
     queries: Tensor, candidates: Tensor, bank: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """All three as rows of length 1, in one space; the bank must hold something."""
+    """Queries, candidates and bank (by default the queries) as rows of length 1 in one space."""
     bank = queries if bank is None else bank
     named = {"queries": queries, "candidates": candidates, "bank": bank}
     shapes = {name: tuple(view.shape) for name, view in named.items()}
     if any(view.ndim != 2 for view in named.values()) or len({s[1] for s in shapes.values()}) > 1:
         raise InputError(f"queries, candidates and bank must be (n, k) in one space, got {shapes}.")
     if not len(bank) or not len(candidates):
-        raise InputError(f"Hubs cannot be told without queries and candidates, got {shapes}.")
+        raise InputError(f"Hubs need at least one query and one candidate, got {shapes}.")
     asked, held, known = (unit_rows(view, name) for name, view in named.items())
     return asked, held, known
 
@@ -166,8 +163,8 @@ def mean_of_neighbours(embeddings: Tensor, features: Tensor, *, neighbours: int)
     """Mean (n, k), of length 1, of each candidate's nearest by cosine of `features` (n, d).
 
     `embeddings` (n, k) count with length 1, weighted by that cosine, or not at all if it is
-    negative. A candidate is its own nearest neighbour; `neighbours=1` leaves all as they are. Good
-    are about half as many neighbours as a class has candidates. It is known in image retrieval as
+    negative. A candidate is its own nearest neighbour, so `neighbours=1` changes nothing. About
+    half as many neighbours as a class has candidates work well. Image retrieval knows this as
     database-side feature augmentation (Arandjelovic and Zisserman, 2012). Time grows with n^2.
 
     >>> embeddings = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
@@ -182,13 +179,12 @@ def mean_of_neighbours(embeddings: Tensor, features: Tensor, *, neighbours: int)
             f"embeddings and features must be of the same candidates, got {len(embeddings)} and "
             f"{len(features)} rows."
         )
-    if neighbours < 1:
-        raise InputError(f"neighbours must be 1 or more, got {neighbours}.")
-    values, places = unit_rows(embeddings, "embeddings"), unit_rows(features, "features")
-    count = min(neighbours, len(places))
+    check("neighbours", neighbours, Whole(at_least=1))
+    values, directions = unit_rows(embeddings, "embeddings"), unit_rows(features, "features")
+    count = min(neighbours, len(directions))
     parts = []
-    for part in places.split(_CHUNK):
-        cosines, nearest = (part @ places.mT).topk(count)
+    for part in directions.split(_CHUNK):
+        cosines, nearest = (part @ directions.mT).topk(count)
         weights = cosines.clamp_min(0).to(values.dtype)
         parts.append((weights[..., None] * values[nearest]).sum(1))
     return unit_rows(torch.cat(parts), "means") if parts else values

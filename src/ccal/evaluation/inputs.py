@@ -1,4 +1,4 @@
-"""Checks at the door of the evaluation."""
+"""Checks of the arrays that the evaluation is given."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def embeddings(view: Array, name: str) -> Tensor:
 
 
 def _tensor(values: Array) -> Tensor:
-    """`values` as torch has it, which knows neither reversed nor foreign-endian arrays."""
+    """`values` as a tensor; torch takes neither reversed nor foreign-endian arrays."""
     if isinstance(values, np.ndarray):
         values = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("="))
     return torch.as_tensor(values)

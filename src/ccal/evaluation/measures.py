@@ -1,7 +1,4 @@
-"""What is said of ranks: recall, median, reciprocal and mean.
-
-Percentile intervals of retrieval measures, by resampling queries.
-"""
+"""Measures of ranks (recall, median, reciprocal, mean), and their bootstrap intervals."""
 
 from __future__ import annotations
 
@@ -71,17 +68,15 @@ def bootstrap_intervals(
 ) -> list[tuple[Measures, Measures]]:
     """Lower and upper ends of the `level` interval of every measure, for each direction.
 
-    A direction is its ranks (q,) and the unit (q,) of each query, 0 to units - 1, the same units
-    in all directions. Whole units are drawn, as the captions of one image succeed or fail
-    together: taken for independent they would make the intervals too narrow.
+    A direction is its ranks (q,) and the unit (q,) of each query, counted from 0; both directions
+    have the same units. Whole units are drawn, because the captions of one image succeed or fail
+    together: drawn one by one, they would make the intervals too narrow.
 
     >>> ranks = np.arange(100) % 7 + 1
     >>> low, high = bootstrap_intervals([(ranks, np.arange(100))], draws=500, seed=0)[0]
     >>> low.mean_rank < float(ranks.mean()) < high.mean_rank
     True
     """
-    if draws < 2:
-        raise InputError(f"bootstrap must be 0 (no intervals) or at least 2 draws, got {draws}.")
     units = 1 + max(int(unit.max()) for _, unit in directions)
     sums = [_sums(ranks, unit, units) for ranks, unit in directions]
     rng = np.random.default_rng(seed)
@@ -123,17 +118,17 @@ def _medians(weights: Floats, ranks: Integers, unit: Integers, sizes: Floats) ->
     order = np.argsort(ranks, kind="stable")
     ranks, unit = ranks[order], unit[order]
     q = len(ranks)
-    # The median of a draw is almost surely near the middle of the sorted ranks: look there first.
-    # Its place varies by sqrt(q) / 2 or so, and a wider look follows if ever it is not there.
+    # The median of a draw is almost surely near the middle of the sorted ranks: its position varies
+    # by about sqrt(q) / 2. Only if it is not there, all ranks are searched.
     reach = int(3 * np.sqrt(q * np.bincount(unit).max())) + 2
     low, high = max(0, q // 2 - reach), min(q, q // 2 + reach)
     below = weights @ np.bincount(unit[:low], minlength=weights.shape[1])
     cumulated = below[:, None] + np.cumsum(weights[:, unit[low:high]], axis=1)
-    places = np.stack(((sizes - 1) // 2, sizes // 2), axis=1)
-    if bool((places[:, 0] < below).any() or (places[:, 1] >= cumulated[:, -1]).any()):
+    middle = np.stack(((sizes - 1) // 2, sizes // 2), axis=1)
+    if bool((middle[:, 0] < below).any() or (middle[:, 1] >= cumulated[:, -1]).any()):
         low, cumulated = 0, np.cumsum(weights[:, unit], axis=1)
     found = np.stack(
-        [np.searchsorted(c, p, "right") for c, p in zip(cumulated, places, strict=True)]
+        [np.searchsorted(c, m, "right") for c, m in zip(cumulated, middle, strict=True)]
     )
     medians: Floats = ranks[low + found].mean(axis=1)
     return medians

@@ -1,4 +1,4 @@
-"""Evaluate embeddings of two modalities in both directions."""
+"""`evaluate_embeddings`: how well two modalities find each other, in both directions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from torch import Tensor
 
-from ccal.bounds import Options, check
+from ccal.bounds import Options, Whole, check
 from ccal.errors import InputError
 from ccal.evaluation.inputs import Array, group_rows, unit_pair
 from ccal.evaluation.measures import LABELS, Measures, bootstrap_intervals
@@ -53,9 +53,10 @@ def two_way_ranks(
 
 @dataclass(frozen=True)
 class Direction:
-    """One direction: its `measures`, their 95% interval `low` to `high` if asked for, the `ranks`.
+    """One direction of retrieval, such as image -> text.
 
-    `ranks` (queries,) are int64 on the CPU, in the order of the queries.
+    `measures` have the 95% interval `low` to `high`, if one was asked for. `ranks` (queries,) are
+    int64 on the CPU, in the order of the queries.
     """
 
     name: str
@@ -140,10 +141,7 @@ def evaluate_embeddings(
     text -> image  0.0  100.0  100.0  2.0  50.0   2.0       20          20
     R@k and MRR in %; optimistic ties.
     """
-    if bootstrap < 0 or bootstrap == 1:
-        raise InputError(
-            f"bootstrap must be 0 (no intervals) or at least 2 draws, got {bootstrap}."
-        )
+    check("bootstrap", bootstrap, Options(0), Whole(at_least=2))
     both = [ranks.cpu() for ranks in two_way_ranks(x, y, groups=groups, ties=ties)]
     intervals: list[tuple[Measures | None, Measures | None]] = [(None, None), (None, None)]
     if bootstrap:
