@@ -141,6 +141,21 @@ def test_comparison_page(tmp_path: Path) -> None:
     assert text.count("<strong>") == 2
 
 
+def test_a_comparison_takes_a_table_of_its_own(tmp_path: Path) -> None:
+    own = '<table>\n<tbody><tr><th scope="row">CCAL</th><td>99.9</td></tr></tbody>\n</table>'
+    path = write_comparison(
+        tmp_path / "c.html",
+        title="t",
+        facts={},
+        reports_by_method={"CCAL": [report()]},
+        table=own,
+    )
+    text = path.read_text(encoding="utf-8")
+    check(text)
+    assert f'<div class="scroll">\n{own}\n</div>' in text
+    assert text.count("<table>") == 1
+
+
 def test_a_comparison_needs_methods(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="reports_by_method is empty"):
         write_comparison(tmp_path / "c.html", title="t", facts={}, reports_by_method={})

@@ -130,14 +130,13 @@ def write_comparison(
     `ccal.runs.Comparison.to_html`.
     """
     check_methods(reports_by_method)
-    safe = require("markupsafe", extra="plots", purpose="Writing pages").Markup
     page = _page(
         "comparison.html",
         title=title,
         warnings=warnings,
         facts=facts,
         methods=_method_rows(reports_by_method),
-        table=None if table is None else safe(table),
+        table=None if table is None else _safe(table),
         structures=structures,
         plots=_inline_plots(None, (), structures, reports_by_method, None),
     )
@@ -219,15 +218,20 @@ def _inline_plots(
     classes: ClassReport | None,
 ) -> dict[str, dict[str, str]]:
     """Every figure as SVG, drawn for a wide and for a narrow screen; CSS shows one of them."""
-    safe = require("markupsafe", extra="plots", purpose="Writing pages").Markup
     plots: dict[str, dict[str, str]] = {}
     for css_class, width in (("wide", WIDE), ("narrow", NARROW)):
         figures = _draw(report, records, structures, reports_by_method, classes, width=width)
         for name, figure in figures.items():
             prefix = f"{name}-{css_class[0]}"
             svg = inline_svg(figure, label=_ALTERNATIVES[name], prefix=prefix, css_class=css_class)
-            plots.setdefault(name, {"caption": _CAPTIONS[name]})[css_class] = safe(svg)
+            plots.setdefault(name, {"caption": _CAPTIONS[name]})[css_class] = _safe(svg)
     return plots
+
+
+def _safe(html: str) -> str:
+    """HTML that the templates take as it is."""
+    safe: str = require("markupsafe", extra="plots", purpose="Writing pages").Markup(html)
+    return safe
 
 
 def _page(template: str, **values: Any) -> str:
