@@ -12,9 +12,7 @@ from ccal.cli.console import note, note_warnings, training
 from ccal.errors import InputError
 from ccal.runs.config import read_config
 
-__all__ = ["NAME", "command"]
-
-NAME = "compare"
+__all__ = ["command"]
 
 
 def command(

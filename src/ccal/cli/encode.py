@@ -19,21 +19,14 @@ def command(
     modality: Annotated[
         str, typer.Argument(help="Which of the run's two modalities the input is of.")
     ],
-    source: Annotated[
-        Path,
-        typer.Argument(
-            metavar="INPUT",
-            help="A .npy or .npz file, a .txt file with one text a line, `-` for lines from "
-            "stdin, an image or a folder of images, or a table with `--column`.",
-        ),
-    ],
+    source: Annotated[Path, typer.Argument(metavar="INPUT", help=o.INPUT)],
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FILE.npy", help="Where the embeddings go.")
     ],
     column: Annotated[
         str | None, typer.Option(help="Column of a .csv, .tsv, .jsonl or .parquet table.")
     ] = None,
-    key: Annotated[str | None, typer.Option(help="Array of a .npz file that has several.")] = None,
+    key: o.Key = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the output file.")] = False,
 ) -> None:
     """Turn items of one modality into embeddings: row i of the output is item i of the input.

@@ -12,9 +12,7 @@ from ccal.cli import options as o
 from ccal.cli.console import note
 from ccal.errors import InputError
 
-__all__ = ["NAME", "command"]
-
-NAME = "evaluate"
+__all__ = ["command"]
 
 
 def command(

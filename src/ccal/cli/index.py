@@ -33,12 +33,7 @@ def command(
     ],
     source: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="INPUT",
-            show_default=False,
-            help="A .npy or .npz file, a .txt file with one text a line, `-` for lines from "
-            "stdin, an image or a folder of images, or a table with `--column`.",
-        ),
+        typer.Argument(metavar="INPUT", show_default=False, help=o.INPUT),
     ] = None,
     modality: Annotated[
         str | None,
@@ -56,7 +51,7 @@ def command(
             metavar="COLUMN", help="Column of a table to keep and filter by; as often as needed."
         ),
     ] = None,
-    key: Annotated[str | None, typer.Option(help="Array of a .npz file that has several.")] = None,
+    key: o.Key = None,
     rebuild: Annotated[
         bool,
         typer.Option(

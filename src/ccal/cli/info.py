@@ -11,9 +11,7 @@ import typer
 
 from ccal.cli import options as o
 
-__all__ = ["NAME", "command"]
-
-NAME = "info"
+__all__ = ["command"]
 
 
 def command(

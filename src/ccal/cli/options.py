@@ -53,6 +53,12 @@ FLAGS = {
 RunFolder = Annotated[
     Path, typer.Argument(metavar="RUN", help="The folder that `ccal train` wrote.")
 ]
+INPUT = (
+    "A .npy or .npz file, a .txt file with one text a line, `-` for lines from stdin, an image or "
+    "a folder of images, or a table with `--column`."
+)
+"""The help of items to embed."""
+Key = Annotated[str | None, typer.Option(help="Array of a .npz file that has several.")]
 Table = Annotated[
     Path | None,
     typer.Argument(

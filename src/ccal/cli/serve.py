@@ -19,9 +19,8 @@ from ccal.errors import InputError
 if TYPE_CHECKING:
     from ccal.serve import Collection
 
-__all__ = ["NAME", "command"]
+__all__ = ["command"]
 
-NAME = "serve"
 _ACCESS, _LIMITS = "Access", "Limits"
 _SHORTEST_TOKEN = 16
 # A folder with one of these files is a library of tunes, or a store of tunes.

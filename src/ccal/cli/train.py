@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from ccal.data import Source
     from ccal.training import Settings
 
-__all__ = ["NAME", "command"]
-
-NAME = "train"
+__all__ = ["command"]
 
 
 def command(
