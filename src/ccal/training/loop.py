@@ -185,7 +185,7 @@ class _Stop(BaseException):
 
 @dataclass(frozen=True)
 class _Loop:
-    """One training run: `run` calls `_epoch`, which calls `_steps` and `_validate`."""
+    """One run: `_epoch` takes steps, validates, asks the schedule and finishes the epoch."""
 
     state: State
     schedule: Schedule
@@ -238,29 +238,6 @@ class _Loop:
         verdict = self.schedule.update(value)
         steps = {"loss": loss, "learning_rate": learning_rate, "pairs_per_second": speed}
         self._finish_epoch(epoch, started, scores, verdict, **steps)
-
-    def _finish_epoch(
-        self, epoch: int, started: float, scores: Scores, verdict: str, **steps: float | None
-    ) -> None:
-        """Record the epoch, and take or restore a snapshot as the verdict says."""
-        known = None not in scores.values()
-        record: Record = {
-            "stage": self.checkpointer.stage,
-            "epoch": epoch,
-            "loss": steps.get("loss"),
-            "learning_rate": steps.get("learning_rate"),
-            "mrr_x_to_y": None,
-            "mrr_y_to_x": None,
-            "mean_correlation": mean_correlation(self.state.kept) if known else None,
-            "seconds": time.perf_counter() - started,
-            "pairs_per_second": steps.get("pairs_per_second"),
-            **scores,
-        }
-        if verdict == "refine":
-            self.checkpointer.restore_best()
-        self.checkpointer.add(record, best=verdict == "best")
-        name = "MRR" if self.score is None else "score"
-        self.progress.epoch(score=self._value(scores), best=self.schedule.best, name=name)
 
     def _steps(self, epoch: int) -> tuple[float | None, float | None]:
         """Mean loss over the batches of an epoch, and pairs a second; None if it diverged."""
@@ -353,6 +330,29 @@ class _Loop:
         known = [value for value in scores.values() if value is not None]
         deciding = {"x->y": known[:1], "y->x": known[-1:]}.get(self.select, known)
         return sum(deciding) / len(deciding) if deciding else None
+
+    def _finish_epoch(
+        self, epoch: int, started: float, scores: Scores, verdict: str, **steps: float | None
+    ) -> None:
+        """Record the epoch, and take or restore a snapshot as the verdict says."""
+        known = None not in scores.values()
+        record: Record = {
+            "stage": self.checkpointer.stage,
+            "epoch": epoch,
+            "loss": steps.get("loss"),
+            "learning_rate": steps.get("learning_rate"),
+            "mrr_x_to_y": None,
+            "mrr_y_to_x": None,
+            "mean_correlation": mean_correlation(self.state.kept) if known else None,
+            "seconds": time.perf_counter() - started,
+            "pairs_per_second": steps.get("pairs_per_second"),
+            **scores,
+        }
+        if verdict == "refine":
+            self.checkpointer.restore_best()
+        self.checkpointer.add(record, best=verdict == "best")
+        name = "MRR" if self.score is None else "score"
+        self.progress.epoch(score=self._value(scores), best=self.schedule.best, name=name)
 
     def _check_signals(self) -> None:
         # Several ranks stop in `_step` only, where they agree on it.
