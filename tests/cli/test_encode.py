@@ -127,7 +127,7 @@ BAD = {
     "column": (["text", "pairs.csv", "--column", "captoin"], "no column 'captoin'"),
     "key": (["image", "image.npy", "--key", "a"], "--key names an array of a .npz file."),
     "width": (["image", "text.npy"], "16"),
-    "NaN": (["image", "nan.npy"], "1 NaN or infinite values in 1 rows, first in row 2"),
+    "NaN": (["image", "nan.npy"], "1 NaN or infinite values in 1 of 240 rows (counted from 0: 2)"),
     "texts": (["text", "lines.txt"], "text has no front end"),
     "empty": (["text", "empty.txt"], "empty.txt: there are no lines."),
     "bytes": (["text", "bytes.txt"], "bytes.txt: not UTF-8 text"),

@@ -162,7 +162,7 @@ BAD = {
         ["semi.csv", "--x", "image=image.npy", "--y", "text=caption"],
         "Is the file separated by ';'?",
     ),
-    "range": (["--x", "large.npy", "--y", "text.npy"], "large.npy (large): values beyond float32"),
+    "range": (["--x", "large.npy", "--y", "text.npy"], "large.npy: values beyond float32"),
     "resume what": ([*ARRAYS, "--resume"], "--resume needs --out"),
     "resume nothing": (["--resume", "-o", "full"], "full is no run: config.toml is missing."),
 }

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ccal.data import find_bad_rows, load_array, read_arrays
+from ccal.data import Source, find_bad_rows, load_array, read_source
 from ccal.errors import InputError
 
 
@@ -111,13 +111,12 @@ def test_whole_numbers_cannot_be_bad() -> None:
 def test_pairs_of_files(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.ones((4, 3), dtype=np.float16))
     np.savez(tmp_path / "y.npz", a=np.ones((4, 2)), b=np.ones((5, 2)))
-    pairs = read_arrays(
-        tmp_path / "x.npy", tmp_path / "y.npz", names=("image", "text"), keys=(None, "a")
-    )
+    x, y = f"image={tmp_path}/x.npy", f"text={tmp_path}/y.npz"
+    pairs = read_source(Source(x=x, y=f"{y}:a")).pairs
     assert pairs.names == ("image", "text")
     assert isinstance(pairs.column("image").source, np.memmap)
     with pytest.raises(InputError, match=r"x\.npy has 4 rows and .*y\.npz has 5"):
-        read_arrays(tmp_path / "x.npy", tmp_path / "y.npz", keys=(None, "b"))
+        read_source(Source(x=x, y=f"{y}:b"))
 
 
 def test_pairs_with_bad_values_are_refused_with_row_numbers(tmp_path: Path) -> None:
@@ -129,4 +128,4 @@ def test_pairs_with_bad_values_are_refused_with_row_numbers(tmp_path: Path) -> N
         r"y\.npy: 12 NaN or infinite values in 12 of 30 rows \(counted from 0: 10, .*19, \.\.\.\)"
     )
     with pytest.raises(InputError, match=expected):
-        read_arrays(tmp_path / "x.npy", tmp_path / "y.npy")
+        read_source(Source(x=f"{tmp_path}/x.npy", y=f"{tmp_path}/y.npy"))

@@ -122,9 +122,9 @@ def test_impossible_sizes_are_refused() -> None:
         random_split(10, valid=0.5, test=5)
     with pytest.raises(InputError, match=r"valid must be a fraction in \[0, 1\)"):
         random_split(10, valid=1.0)
-    with pytest.raises(InputError, match="test must be 0 or more"):
+    with pytest.raises(InputError, match="test must be a whole number of at least 0"):
         random_split(10, test=-1)
-    with pytest.raises(InputError, match="seed must be 0 or more"):
+    with pytest.raises(InputError, match="seed must be a whole number of at least 0"):
         random_split(10, seed=-1)
     with pytest.raises(InputError, match="leave nothing of 0"):
         random_split(0)

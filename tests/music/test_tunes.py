@@ -107,7 +107,7 @@ def test_groups_stay_together_in_a_split() -> None:
     ("sizes", "message"),
     [
         ({"valid": 2, "test": 2}, "leave nothing of 4 tunes"),
-        ({"valid": -1}, "valid must be 0 or more"),
+        ({"valid": -1}, "valid must be a whole number of at least 0"),
         ({"test": 1.5}, "test must be a fraction"),
         ({"seed": -1}, "seed must be a whole number of at least 0"),
     ],

@@ -10,7 +10,7 @@ reading    `read_source`: the pairs of a `Source` and their split, with hashes t
 published  readers of published data sets
 """
 
-from ccal.data.arrays import find_bad_rows, load_array, read_arrays
+from ccal.data.arrays import find_bad_rows, load_array
 from ccal.data.pairs import Pairs, Rows
 from ccal.data.reading import Data, read_source
 from ccal.data.source import Source, View
@@ -31,7 +31,6 @@ __all__ = [
     "find_bad_rows",
     "load_array",
     "random_split",
-    "read_arrays",
     "read_source",
     "read_table",
     "split_pairs",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
+from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ccal.data.pairs import Pairs
 from ccal.errors import InputError
 
-__all__ = ["find_bad_rows", "load_array", "read_arrays"]
+__all__ = ["describe_bad_rows", "find_bad_rows", "load_array"]
 
 
 def load_array(path: str | PathLike[str], key: str | None = None) -> NDArray[Any]:
@@ -58,49 +58,49 @@ def find_bad_rows(
     """
     bad: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)]
     count = 0
-    if array.dtype.kind == "f" and array.size:
-        step = max(1, chunk_bytes * len(array) // array.nbytes)
-        for start in range(0, len(array), step):
-            finite = np.isfinite(array[start : start + step])
-            if not finite.all():
-                wrong = ~finite.reshape(len(finite), -1)
+    if array.dtype.kind == "f":
+        for start, chunk in _chunks(array, chunk_bytes):
+            wrong = ~np.isfinite(chunk)
+            if wrong.any():
                 count += int(wrong.sum())
                 bad.append(np.flatnonzero(wrong.any(axis=1)) + start)
     return np.concatenate(bad), count
 
 
-def read_arrays(
-    x: str | PathLike[str],
-    y: str | PathLike[str],
-    *,
-    names: tuple[str, str] = ("x", "y"),
-    keys: tuple[str | None, str | None] = (None, None),
-) -> Pairs:
-    """Pairs from two array files of equally many rows, all values finite.
+def describe_bad_rows(array: NDArray[Any], path: Path) -> tuple[NDArray[np.int64], str]:
+    """The rows that `find_bad_rows` finds, and a sentence about them, without a full stop.
 
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     np.save(f"{folder}/images.npy", np.ones((5, 3), dtype=np.float32))
-    ...     np.savez(f"{folder}/texts.npz", np.zeros((5, 2)))
-    ...     read_arrays(f"{folder}/images.npy", f"{folder}/texts.npz", names=("image", "text"))
-    Pairs(5 rows: image (5, 3) float32, text (5, 2) float64)
+    Finite values beyond the range of float32, the precision of all computation, are refused.
+
+    >>> describe_bad_rows(np.array([[1.0], [-1e300]]), Path("photos.npy"))
+    Traceback (most recent call last):
+    ...
+    ccal.errors.InputError: photos.npy: values beyond float32 (up to 3.4e+38), first in row 1 \
+(counted from 0); rescale them.
     """
-    paths = (Path(x), Path(y))
-    first, second = (load_array(path, key) for path, key in zip(paths, keys, strict=True))
-    if len(first) != len(second):
-        raise InputError(
-            f"{paths[0]} has {len(first)} rows and {paths[1]} has {len(second)}; "
-            "row i of one must belong to row i of the other."
-        )
-    for path, array in zip(paths, (first, second), strict=True):
-        rows, count = find_bad_rows(array)
-        if count:
-            listed = ", ".join(map(str, rows[:10])) + (", ..." if len(rows) > 10 else "")
+    limit = np.finfo(np.float32).max
+    for start, chunk in _chunks(array) if array.dtype == np.float64 else ():
+        large = (np.abs(chunk) > limit) & np.isfinite(chunk)
+        if large.any():
+            row = start + int(np.flatnonzero(large.any(axis=1))[0])
             raise InputError(
-                f"{path}: {count} NaN or infinite values in {len(rows)} of {len(array)} rows "
-                f"(counted from 0: {listed}); remove these rows from both files."
+                f"{path}: values beyond float32 (up to {limit:.2g}), first in row {row} (counted "
+                "from 0); rescale them."
             )
-    return Pairs({names[0]: first, names[1]: second})
+    rows, count = find_bad_rows(array)
+    listed = ", ".join(map(str, rows[:10])) + (", ..." if len(rows) > 10 else "")
+    return rows, (
+        f"{path}: {count:,} NaN or infinite values in {len(rows):,} of {len(array):,} rows "
+        f"(counted from 0: {listed})"
+    )
+
+
+def _chunks(array: NDArray[Any], chunk_bytes: int = 1 << 24) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Some rows at a time as (start, rows), each row flat."""
+    step = max(1, chunk_bytes * len(array) // max(1, array.nbytes))
+    for start in range(0, len(array), step):
+        chunk = array[start : start + step]
+        yield start, chunk.reshape(len(chunk), -1)
 
 
 def _from_npy(path: Path) -> NDArray[Any]:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ccal.data.arrays import find_bad_rows, load_array
-from ccal.data.reading import check_range
+from ccal.data.arrays import describe_bad_rows, load_array
 from ccal.data.records import SUFFIXES as TABLES
 from ccal.data.records import read_records
 from ccal.data.tables import text_fault
@@ -170,13 +169,9 @@ def _images(source: Path) -> SourceItems:
 
 def _array(source: Path, key: str | None) -> SourceItems:
     array = load_array(source, key)
-    rows, count = find_bad_rows(array)
-    if count:
-        raise InputError(
-            f"{source}: {count:,} NaN or infinite values in {len(rows):,} rows, first in row "
-            f"{rows[0]} (counted from 0)."
-        )
-    check_range(array, str(source))
+    rows, text = describe_bad_rows(array, source)
+    if len(rows):
+        raise InputError(f"{text}; remove these rows.")
     name = f"{source}:{key}" if key else str(source)
     return SourceItems(array, files=[f"{name}#{row}" for row in range(len(array))])
 

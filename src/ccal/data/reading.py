@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ccal.data.arrays import find_bad_rows, load_array
+from ccal.data.arrays import describe_bad_rows, load_array
 from ccal.data.pairs import Pairs, Rows
 from ccal.data.published import match_features, read_reed
 from ccal.data.records import read_records
@@ -23,7 +23,7 @@ from ccal.errors import InputError
 from ccal.features import scan_images
 from ccal.features.scan import SUFFIXES
 
-__all__ = ["Data", "check_range", "content_hash", "read_source", "split_hash"]
+__all__ = ["Data", "content_hash", "read_source", "split_hash"]
 
 
 def content_hash(pairs: Pairs) -> str:
@@ -91,24 +91,13 @@ def read_source(source: Source) -> Data:
     # Published data with classes are split by class, for zero-shot retrieval.
     by = source.split_by or (None if source.layout is None else "label")
     if parts is None:
-        split = split_pairs(
-            pairs,
-            by=by,
-            valid=source.valid,
-            test=source.test,
-            seed=source.split_seed,
-        )
-        return Data(pairs, split, notes)
+        sizes = {"valid": source.valid, "test": source.test}
+        return Data(pairs, split_pairs(pairs, by=by, **sizes, seed=source.split_seed), notes)
     split = column_split(parts)
     if len(split.valid) == 0:
         # Tables often know train and test only; the validation pairs come from train.
-        inner = split_pairs(
-            pairs[split.train],
-            by=by,
-            valid=source.valid,
-            test=0,
-            seed=source.split_seed,
-        )
+        train = pairs[split.train]
+        inner = split_pairs(train, by=by, valid=source.valid, test=0, seed=source.split_seed)
         split = Split(split.train[inner.train], split.train[inner.valid], split.test)
     return Data(pairs, split, notes)
 
@@ -209,16 +198,10 @@ def _bad(
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Rows with NaN or infinite values in any of the arrays; refused unless to be skipped."""
     bad, notes = np.empty(0, dtype=np.int64), []
-    for name, (array, path) in arrays.items():
-        check_range(array, f"{path} ({name})")
-        rows, count = find_bad_rows(array)
-        if not count:
+    for array, path in arrays.values():
+        rows, text = describe_bad_rows(array, path)
+        if not len(rows):
             continue
-        listed = ", ".join(map(str, rows[:10])) + (", ..." if len(rows) > 10 else "")
-        text = (
-            f"{path}: {count:,} NaN or infinite values in {len(rows):,} of {len(array):,} rows "
-            f"(counted from 0: {listed})"
-        )
         if not source.skip_bad_rows:
             raise InputError(f"{text}; remove these rows everywhere, or skip bad rows.")
         bad = np.union1d(bad, rows)
@@ -226,30 +209,6 @@ def _bad(
     if any(len(bad) >= len(array) for array, _ in arrays.values()):
         raise InputError("Every row has NaN or infinite values; there is nothing to train on.")
     return bad, tuple(notes)
-
-
-def check_range(array: NDArray[Any], what: str) -> None:
-    """Refuse finite values beyond the range of float32, the precision of all computation.
-
-    >>> check_range(np.array([[1.0], [-1e300]]), "photos.npy")
-    Traceback (most recent call last):
-    ...
-    ccal.errors.InputError: photos.npy: values beyond float32 (up to 3.4e+38), first in row 1 \
-(counted from 0); rescale them.
-    """
-    if array.dtype != np.float64:
-        return
-    limit = np.finfo(np.float32).max
-    step = max(1, (1 << 24) * len(array) // array.nbytes)
-    for start in range(0, len(array), step):
-        chunk = array[start : start + step]
-        large = (np.abs(chunk) > limit) & np.isfinite(chunk)
-        if large.any():
-            row = start + int(np.flatnonzero(large.reshape(len(chunk), -1).any(axis=1))[0])
-            raise InputError(
-                f"{what}: values beyond float32 (up to {limit:.2g}), first in row {row} (counted "
-                "from 0); rescale them."
-            )
 
 
 def _nearest(path: Path, wanted: list[str]) -> str:

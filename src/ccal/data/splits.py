@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ccal.bounds import Options, Whole, check
 from ccal.data.pairs import Pairs
 from ccal.errors import InputError
 
@@ -22,15 +23,8 @@ __all__ = [
     "split_pairs",
 ]
 
-_NAMES = {
-    "train": "train",
-    "training": "train",
-    "valid": "valid",
-    "val": "valid",
-    "validation": "valid",
-    "dev": "valid",
-    "test": "test",
-}
+_NAMES = {"train": "train", "training": "train", "test": "test"}
+_NAMES |= dict.fromkeys(("valid", "val", "validation", "dev"), "valid")
 
 
 @dataclass(frozen=True)
@@ -63,8 +57,7 @@ def random_split(
         raise InputError(
             f"valid ({n_valid}) and test ({n_test}) leave nothing of {n} to train on; lower them."
         )
-    if seed < 0:
-        raise InputError(f"seed must be 0 or more, got {seed}.")
+    check("seed", seed, Whole(at_least=0))
     # Raw bits, since NumPy promises their stream for all versions, which it does not for shuffles.
     order = np.argsort(np.random.PCG64(seed).random_raw(n), kind="stable").astype(np.int64)
     parts = np.split(order, [n_test, n_test + n_valid])
@@ -130,8 +123,7 @@ def split_pairs(
         by = "random" if pairs.group is None else "group"
     if by == "random":
         return random_split(len(pairs), valid=valid, test=test, seed=seed)
-    if by not in ("group", "label"):
-        raise InputError(f"by must be 'random', 'group' or 'label', got {by!r}.")
+    check("by", by, Options("random", "group", "label"))
     keys = pairs.group if by == "group" else pairs.label
     if keys is None:
         raise InputError(f"cannot split by {by}: the pairs have no {by} column.")
@@ -153,6 +145,5 @@ def part_size(size: float | int, n: int, name: str) -> int:
         if not 0 <= size < 1:
             raise InputError(f"{name} must be a fraction in [0, 1) or a whole number, got {size}.")
         return max(1, round(size * n)) if size > 0 else 0
-    if size < 0:
-        raise InputError(f"{name} must be 0 or more, got {size}.")
+    check(name, size, Whole(at_least=0))
     return int(size)
