@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import ccal
 from ccal import runs
 from ccal.data import Source
 from ccal.errors import InputError
-from ccal.features import SparseRows, TfidfVectoriser
+from ccal.features import TfidfVectoriser
 from ccal.model import DualEncoder
 from ccal.training import Settings
 from tests.cli.conftest import invoke, make_files
@@ -76,18 +75,17 @@ class Calls:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.texts: Counter[str] = Counter()
         self.rows: Counter[str] = Counter()
-        sparse, encode = TfidfVectoriser.sparse, DualEncoder.encode
+        words, encode = TfidfVectoriser.words, DualEncoder.encode
 
-        def counted_sparse(this: TfidfVectoriser, texts: Iterable[str]) -> SparseRows:
-            given = list(texts)
-            self.texts.update(given)
-            return sparse(this, given)
+        def counted_words(this: TfidfVectoriser, text: str) -> list[str]:
+            self.texts[text] += 1
+            return words(this, text)
 
         def counted_encode(this: DualEncoder, modality: str, data: Any, **more: Any) -> Any:
             self.rows[modality] += len(data)
             return encode(this, modality, data, **more)
 
-        monkeypatch.setattr(TfidfVectoriser, "sparse", counted_sparse)
+        monkeypatch.setattr(TfidfVectoriser, "words", counted_words)
         monkeypatch.setattr(DualEncoder, "encode", counted_encode)
 
 
