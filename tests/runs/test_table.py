@@ -119,7 +119,8 @@ def test_every_form_shows_the_same_cells() -> None:
     assert [row[0] for row in tests[1:]] == ["MRR", "MRR"]
     markdown = table.to_markdown()
     for row in (*cells, *tests):
-        line = "| " + " | ".join(cell.strip().replace("|", "\\|") for cell in row) + " |"
+        words = [cell.strip().replace("|", "\\|").replace("→", "->") for cell in row]
+        line = "| " + " | ".join(words) + " |"
         assert line in markdown.splitlines()
     content = json.loads(table.to_json())
     assert (content["data_sha256"], content["warnings"]) == ("a", ["plain: odd"])
@@ -129,6 +130,16 @@ def test_every_form_shows_the_same_cells() -> None:
     assert lines[0]["split_sha256"] == "b"
     assert "Means of 2 seeds" in str(table)
     assert "Means of 2 seeds" in markdown
+    assert "other ties" not in markdown
+
+
+def test_methods_with_other_ties_are_not_tested() -> None:
+    collapsed = evaluate_embeddings(X, torch.ones(60, 6), bootstrap=0, ties="pessimistic")
+    methods = {"a": reports(0.3, seeds=1), "b": reports(1.0, seeds=1), "c": [collapsed]}
+    table = Comparison.of(methods)
+    assert [(test.one, test.other) for test in table.tests] == [("a", "b")] * 2
+    assert table.rows[0].better_than == ("b",)
+    assert "Methods with other ties" in str(table)
 
 
 def test_other_queries_cannot_be_compared() -> None:

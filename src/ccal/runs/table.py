@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ccal.errors import InputError
-from ccal.evaluation import ClassReport, Direction, Report
+from ccal.evaluation import ClassReport, Direction, Report, Ties
 from ccal.evaluation.significance import half_interval, holm, randomisation_test
 
 __all__ = ["Comparison", "PairedTest", "Row"]
@@ -80,7 +80,9 @@ class Comparison:
 
     Attributes:
         rows: two for each method, one a direction.
-        tests: each pair of methods in each direction, by MRR and, with labels, by AP@k.
+        tests: each pair of methods in each direction, by MRR and, with labels, by AP@k. A method
+            whose embeddings have collapsed has ties counted against it, and its MRR is tested
+            against others of this kind only.
         warnings: reasons to doubt single methods.
         about: hashes of data and split.
         folder: of the runs, if there are any.
@@ -109,16 +111,17 @@ class Comparison:
         first = next(iter(reports.values()))[0]
         names = first.x_to_y.name, first.y_to_x.name
         tests: list[PairedTest] = []
+        ties = {method: {seed.ties for seed in seeds} for method, seeds in reports.items()}
         for way, name in enumerate(names):
             scores = {
                 method: _mean([100 / _way(seed, way).ranks.double() for seed in seeds])
                 for method, seeds in reports.items()
             }
-            tests += _tests("MRR", name, scores, units[way])
+            tests += _tests("MRR", name, scores, units[way], ties)
         if classes:
             k = next(iter(classes.values()))[0].k
             precisions = {m: _mean([c.precision for c in seeds]) for m, seeds in classes.items()}
-            tests += _tests(f"AP@{k}", names[1], precisions, None)
+            tests += _tests(f"AP@{k}", names[1], precisions, None, {})
         rows = [
             _row(method, [_way(seed, way) for seed in seeds], tests, classes.get(method, ()), way)
             for method, seeds in reports.items()
@@ -176,12 +179,13 @@ class Comparison:
         parts = []
         captions = " ".join(self._notes()), "Paired tests of all pairs of methods."
         for cells, caption in zip(self._tables(), captions, strict=False):
-            head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in cells[0])
+            safe = [[escape(cell.replace(" -> ", " → ")) for cell in line] for line in cells]
+            head = "".join(f'<th scope="col">{cell}</th>' for cell in safe[0])
             body = "\n".join(
-                f'<tr><th scope="row">{escape(line[0])}</th>'
-                + "".join(f"<td>{escape(cell)}</td>" for cell in line[1:])
+                f'<tr><th scope="row">{line[0]}</th>'
+                + "".join(f"<td>{cell}</td>" for cell in line[1:])
                 + "</tr>"
-                for line in cells[1:]
+                for line in safe[1:]
             )
             parts.append(
                 f"<table>\n<caption>{escape(caption)}</caption>\n<thead><tr>{head}</tr></thead>\n"
@@ -240,6 +244,9 @@ class Comparison:
                 f"queries ({_DRAWS:,} draws, scores averaged over seeds, Holm's correction, "
                 f"p < {_LEVEL:g})."
             )
+        methods = len(self.rows) // 2
+        if sum(test.measure == "MRR" for test in self.tests) < methods * (methods - 1):
+            notes.append("Methods with other ties (see the warnings) are not tested against these.")
         return notes
 
 
@@ -256,10 +263,18 @@ def _number(value: float | None) -> str:
 
 
 def _tests(
-    measure: str, direction: str, scores: Mapping[str, Tensor], units: Tensor | None
+    measure: str,
+    direction: str,
+    scores: Mapping[str, Tensor],
+    units: Tensor | None,
+    ties: Mapping[str, set[Ties]],
 ) -> list[PairedTest]:
-    """Every pair of methods by their scores, one a query."""
-    pairs = list(combinations(scores, 2))
+    """Every pair of methods by their scores, one a query, if both have the same rule for ties."""
+    pairs = [
+        (one, other)
+        for one, other in combinations(scores, 2)
+        if len(ties.get(one, set()) | ties.get(other, set())) <= 1
+    ]
     if not pairs:
         return []
     if len({len(values) for values in scores.values()}) > 1:
