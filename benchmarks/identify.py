@@ -219,7 +219,7 @@ def page(results: dict[str, Any], picture: str) -> str:
 {about["queries"]} recordings a cell, with random starts, from {about["part"]} tunes of a store,
 searched among its {about["candidates"]:,} tunes. In brackets: among the first five. A tune of the
 same melody under another name counts as found. Tempo is changed without the pitch; noise is so many
-decibels softer than the recording. The staffs in the library are those of a piano at 120 quarter
+decibels softer than the recording. The staves in the library are those of a piano at 120 quarter
 notes a minute. Pictures are cut out at random, and enlarged to 2.4 times the size. Model
 `{about["model"][:12]}`.
 
@@ -229,7 +229,7 @@ R@1 (R@5) in %:
 
 ![Tunes found by the length of the recording]({picture})
 
-Where the tune itself was found, the place was right to a second in {min(places):.0f}% to
+Where the tune itself was found, the position was right to a second in {min(places):.0f}% to
 {max(places):.0f}% of the recordings. The longest ones took {seconds:.2f} seconds of one core each.
 
 `python -m benchmarks.identify --model FOLDER --store FOLDER --queries {queries}

@@ -100,7 +100,7 @@ def test_the_small_set_may_be_one_of_pairs(
     assert 100 <= run["training pairs"] < 100 + each
 
 
-def test_what_the_paper_does_not_have_is_refused() -> None:
+def test_unknown_experiments_and_methods_are_refused() -> None:
     for experiment, methods in (("flowers", ["ccal"]), ("nottingham", ["svm"]), ("nottingham", [])):
         with pytest.raises(InputError, match=r"must be one of|no method"):
             nottingham.check_names(experiment, methods)

@@ -95,6 +95,6 @@ def test_the_length_without_a_field_follows_from_the_metre() -> None:
         ("X:1\nK:C\nZ4|C", "rests of several bars"),
     ],
 )
-def test_what_cannot_be_read_says_so(abc: str, message: str) -> None:
+def test_unreadable_abc_is_refused_with_the_reason(abc: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         parse_abc(abc)

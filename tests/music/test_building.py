@@ -64,7 +64,7 @@ def test_tunes_are_stored_as_they_are_rendered(built: Path) -> None:
         assert len(actual.onsets) == len(parse_abc(tune.abc).attacks())
 
 
-def test_a_finished_store_is_opened_and_a_broken_off_one_goes_on(
+def test_a_finished_store_is_opened_and_an_interrupted_build_continues(
     copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = tunes()
@@ -115,13 +115,13 @@ def test_tunes_are_dropped_only_if_that_is_wanted(copied: Path) -> None:
     with pytest.raises(InputError, match=r"holds 2 tunes that .* 'Up and Down'.*--replace"):
         build_store([third], copied, replace=False)
     slow = MusicSettings(tempo=90.0)
-    with pytest.raises(InputError, match=r"tempo 120\.0, not 90\.0.* its 3 tunes .*--replace"):
+    with pytest.raises(InputError, match=r"tempo 120\.0, not 90\.0.* all its tunes .*--replace"):
         build_store(tunes(), copied, slow, replace=False)
-    with pytest.raises(InputError, match="its 3 tunes would be dropped, and holds 1 tune that"):
+    with pytest.raises(InputError, match="all its tunes would be dropped, and holds 1 tune that"):
         build_store([first, second], copied, slow, replace=False)
     manifest = json.loads((copied / "manifest.json").read_text())
     (copied / "manifest.json").write_text(json.dumps(manifest | {"settings_hash": "0"}))
-    with pytest.raises(InputError, match="other versions of its packages"):
+    with pytest.raises(InputError, match="other versions of packages"):
         build_store([first, second], copied, replace=False)
     (copied / "manifest.json").write_bytes(before["manifest.json"])
     assert contents(copied) == before
@@ -131,7 +131,7 @@ def test_tunes_are_dropped_only_if_that_is_wanted(copied: Path) -> None:
     assert (copied / "mine.npy").exists()
 
 
-def test_what_loses_no_tune_needs_no_leave(copied: Path) -> None:
+def test_a_store_that_loses_no_tune_is_replaced_without_asking(copied: Path) -> None:
     first, second, third = tunes()
     corrected = Tune(first.abc.replace("d5 A", "d4 AA"), first.name, first.source)
     moved = Tune(second.abc, second.name, "elsewhere.abc, X:2")
@@ -141,7 +141,7 @@ def test_what_loses_no_tune_needs_no_leave(copied: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["thesis.tex", "weights.npy", "parts/flute.xml"])
-def test_a_folder_of_something_else_is_kept(name: str, tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("years of work")
     with pytest.raises(InputError, match="is not empty and no store: it holds"):
@@ -185,7 +185,7 @@ def test_an_engraver_that_takes_too_long_is_given_up() -> None:
         render_tune(tunes()[0].abc, MusicSettings(timeout=0.0001))
 
 
-def test_what_cannot_be_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_arguments_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="no tunes to render"):
         build_store([], tmp_path)
     with pytest.raises(InputError, match="processes must be a whole number of at least 1"):
@@ -206,7 +206,7 @@ def test_what_cannot_be_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert parts.is_dir()
 
 
-def test_two_builders_do_not_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_builder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def second(*_: object) -> None:
         build_store(tunes(), tmp_path)
 

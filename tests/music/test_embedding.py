@@ -19,7 +19,7 @@ def test_snippets_are_cut_around_their_middles() -> None:
         assert snippet[0, 1].tolist() == values[first : first + 100, 1].tolist()
 
 
-def test_beyond_its_ends_a_values_is_empty_or_a_mirror() -> None:
+def test_beyond_the_ends_are_zeros_or_a_mirror_image() -> None:
     values = np.arange(1, 61, dtype=np.float32)[:, None]
     empty = cut(values, np.array([0]))[0, 0, 0].tolist()
     assert empty == [0] * 50 + list(range(1, 51))

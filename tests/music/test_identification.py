@@ -48,7 +48,7 @@ def test_lines_are_the_best_of_all(seed: int, queries: int, tunes: int) -> None:
 
 
 @given(st.integers(0, 10_000), st.integers(1, 12), st.integers(1, 20))
-def test_ways_never_turn_back_and_are_no_worse_than_the_line(
+def test_paths_never_turn_back_and_are_no_worse_than_the_line(
     seed: int, queries: int, positions: int
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -65,7 +65,7 @@ def test_ways_never_turn_back_and_are_no_worse_than_the_line(
         assert along >= line - 1e-5
 
 
-def test_a_way_bends_where_the_music_does() -> None:
+def test_a_path_bends_where_the_music_does() -> None:
     wanted = np.array([0, 1, 2, 3, 5, 6, 7, 9])
     similarity = np.zeros((8, 12), dtype=np.float32)
     similarity[np.arange(8), wanted] = 1

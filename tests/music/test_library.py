@@ -32,7 +32,7 @@ def sound(store: SheetAudioStore, tune: int, *, tempo: float = 120.0) -> np.ndar
     return synthesise(parse_abc(abc), tempo=tempo)
 
 
-def test_recordings_find_their_tune_and_the_place_in_it(
+def test_recordings_find_their_tune_and_the_position_in_it(
     library: TuneLibrary, store: SheetAudioStore, tmp_path: Path
 ) -> None:
     for tune in range(len(store)):
@@ -79,7 +79,7 @@ def test_a_tune_that_is_played_twice_is_laid_along_it_twice(
     assert best.score > 0.3
 
 
-def test_pictures_find_their_tune_and_the_place_in_it(
+def test_pictures_find_their_tune_and_the_position_in_it(
     library: TuneLibrary, store: SheetAudioStore, tmp_path: Path
 ) -> None:
     for tune in range(len(store)):
@@ -95,7 +95,7 @@ def test_pictures_find_their_tune_and_the_place_in_it(
     assert library.identify_sheet(np.ascontiguousarray(pixels))[0].tune == 1
 
 
-def test_what_was_found_can_be_seen_and_heard(library: TuneLibrary, store: SheetAudioStore) -> None:
+def test_matches_can_be_seen_and_heard(library: TuneLibrary, store: SheetAudioStore) -> None:
     picture = Image.open(io.BytesIO(library.staff_png(0, mark=(100, 200))))
     assert picture.size == (3 * len(store.tune(0).sheet), 120)
     heard, rate = soundfile.read(io.BytesIO(library.wav(0, (2.0, 5.0))))
@@ -203,7 +203,7 @@ def test_damage_is_named(saved: Path, model: DualEncoder, store: SheetAudioStore
         TuneLibrary.build(saved / "file", model, store)
 
 
-def test_a_build_that_is_stopped_leaves_what_was_there(
+def test_an_interrupted_build_leaves_the_old_library(
     saved: Path, model: DualEncoder, store: SheetAudioStore
 ) -> None:
     before = {path.name: path.read_bytes() for path in saved.glob("*.*")}
@@ -253,7 +253,7 @@ def test_the_library_of_a_store_that_has_changed_is_built_again(
     assert len(list(after.folder.glob("sheet-*.npy"))) == 1
 
 
-def test_k_and_stores_without_notation(
+def test_k_is_checked_and_stores_without_texts_say_so(
     library: TuneLibrary, model: DualEncoder, store: SheetAudioStore, tmp_path: Path
 ) -> None:
     samples = sound(store, 0)[: 4 * RATE]

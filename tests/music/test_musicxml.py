@@ -95,7 +95,7 @@ def test_compressed_files_are_read(tmp_path: Path) -> None:
         (f'<!DOCTYPE a [<!ENTITY b "c">]>{score(BARS)}', "entities"),
     ],
 )
-def test_what_is_no_score_is_refused_by_name(tmp_path: Path, content: str, words: str) -> None:
+def test_other_files_are_refused_by_name(tmp_path: Path, content: str, words: str) -> None:
     (tmp_path / "a.xml").write_text(content)
     with pytest.raises(InputError, match=words) as caught:
         read_tunes(tmp_path / "a.xml")

@@ -113,7 +113,7 @@ def test_augmentation_keeps_shapes_and_repeats_by_the_seed(store: SheetAudioStor
 
 
 @pytest.mark.parametrize("centred", [False, True])
-def test_another_tempo_leaves_the_note_in_its_place(store: SheetAudioStore, centred: bool) -> None:
+def test_another_tempo_keeps_the_note_where_it_is(store: SheetAudioStore, centred: bool) -> None:
     """Frame by frame, a faster snippet is the plain one looked at closer to its anchor."""
     pairs = SheetAudioPairs(store, centred=centred)
     how = Augmentation(tempo=0.2, frames=0, loudness=0, colour=0, noise=0, scale=0, rows=0)

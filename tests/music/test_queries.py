@@ -54,7 +54,7 @@ def test_moments_are_where_there_is_sound() -> None:
         assert 0 <= middles[0] <= middles[-1] <= len(short)
 
 
-def test_what_cannot_be_heard_is_refused(tmp_path: Path) -> None:
+def test_silent_and_unreadable_recordings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="silent"):
         listen((np.zeros(RATE), RATE), 0.5)
     with pytest.raises(InputError, match="empty"):
@@ -83,7 +83,7 @@ def likeness(found: np.ndarray, engraved: np.ndarray) -> float:
     return float(np.corrcoef(found[:width].ravel(), wanted[:width].ravel())[0, 1])
 
 
-def test_a_staff_as_engraved_is_taken_as_it_is(engraved: np.ndarray) -> None:
+def test_an_engraved_staff_stays_unchanged(engraved: np.ndarray) -> None:
     staff = read_staff(engraved)
     assert staff.scale == pytest.approx(1, abs=1e-3)
     np.testing.assert_allclose(staff.ink, 1 - engraved.T / 255, atol=0.02)
@@ -124,7 +124,7 @@ def test_grey_scans_are_read(engraved: np.ndarray) -> None:
     assert likeness(staff.ink, engraved) > 0.93
 
 
-def test_snippets_lie_within_what_is_written(engraved: np.ndarray) -> None:
+def test_snippets_lie_within_the_written_part(engraved: np.ndarray) -> None:
     margins = np.pad(engraved, ((0, 0), (70, 50)), constant_values=255)
     middles = spots(read_staff(margins), 10)
     assert 70 <= middles[0] <= 100
@@ -134,7 +134,7 @@ def test_snippets_lie_within_what_is_written(engraved: np.ndarray) -> None:
     assert len(short) == 1
 
 
-def test_what_is_no_staff_is_refused(engraved: np.ndarray, tmp_path: Path) -> None:
+def test_pictures_without_a_staff_are_refused(engraved: np.ndarray, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     for nothing in (
         np.full((80, 300), 255, dtype=np.uint8),

@@ -62,7 +62,7 @@ def test_instruments_differ() -> None:
 
 
 @needs_music
-def test_sound_fonts_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_are_no_sound_fonts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     score = parse_abc("X:1\nK:C\nA")
     with pytest.raises(InputError, match=r"the sound font .*none\.sf2' is not there"):
         synthesise(score, sound_font=str(tmp_path / "none.sf2"))

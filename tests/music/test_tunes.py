@@ -112,6 +112,6 @@ def test_groups_stay_together_in_a_split() -> None:
         ({"seed": -1}, "seed must be a whole number of at least 0"),
     ],
 )
-def test_splits_that_cannot_be(sizes: dict[str, int], message: str) -> None:
+def test_impossible_splits_are_refused(sizes: dict[str, int], message: str) -> None:
     with pytest.raises(InputError, match=message):
         split_tunes_by_melody([0, 1, 2, 3], **sizes)

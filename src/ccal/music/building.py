@@ -116,14 +116,19 @@ def _refuse_loss(
     lost = [t for t in old.tunes if t.abc not in texts and (t.name, t.source) not in origins]
     problems = []
     if old.manifest.get("settings_hash") != look:
-        problems.append(
-            f"was rendered with other {_differences(old, settings)}, so that all of its "
-            f"{_count(len(old))} would be dropped"
-        )
+        changed = [
+            f"{name} {old.settings.get(name)}, not {value}"
+            for name, value in asdict(settings).items()
+            if name != "timeout" and old.settings.get(name) != value
+        ]
+        # The digest also covers packages and fonts.
+        what = f"settings ({'; '.join(changed)})" if changed else "versions of packages or fonts"
+        problems.append(f"was rendered with other {what}, so that all its tunes would be dropped")
     if lost:
+        count = f"{len(lost):,} tune{'s' if len(lost) > 1 else ''}"
         problems.append(
-            f"holds {_count(len(lost))} that are not among the {len(tunes):,} given and would be "
-            f"dropped (the first: {lost[0].name!r} ({lost[0].source}))"
+            f"holds {count} that are not among the {len(tunes):,} given and would be dropped (the "
+            f"first: {lost[0].name!r}, {lost[0].source})"
         )
     if problems:
         raise InputError(
@@ -131,24 +136,6 @@ def _refuse_loss(
             "another folder, or let the new tunes take the place of the old with --replace (in "
             "Python, replace=True)."
         )
-
-
-def _differences(old: SheetAudioStore, settings: MusicSettings) -> str:
-    """The settings that differ, with both values; versions count in the digest, but are none."""
-    changed = [
-        f"{name} {old.settings.get(name)}, not {value}"
-        for name, value in asdict(settings).items()
-        if name != "timeout" and old.settings.get(name) != value
-    ]
-    return f"settings ({'; '.join(changed)})" if changed else "versions of its packages or fonts"
-
-
-def _count(tunes: int) -> str:
-    """
-    >>> _count(1), _count(1234)
-    ('1 tune', '1,234 tunes')
-    """
-    return f"{tunes:,} tune{'' if tunes == 1 else 's'}"
 
 
 def _hash(parts: list[Any]) -> str:

@@ -1,4 +1,4 @@
-"""The paper's pairs, a piece of staff and a piece of sound around the same note; joined, thinned.
+"""The paper's pairs of a piece of staff and a piece of sound; several sets joined, or one thinned.
 
 All of them are `Features`, ready for training.
 """
@@ -140,16 +140,16 @@ class JoinedPairs:
         index = np.asarray(rows, dtype=np.int64)
         if len(index) and not 0 <= index.min() <= index.max() < len(self):
             raise InputError(f"there are the pairs 0 to {len(self) - 1}; others were asked for.")
-        owner = np.searchsorted(self._starts, index, side="right") - 1
         if not len(index):
             return self.parts[0].batch(index)
-        rows = [np.flatnonzero(owner == number) for number in range(len(self.parts))]
+        owner = np.searchsorted(self._starts, index, side="right") - 1
+        owned = [np.flatnonzero(owner == number) for number in range(len(self.parts))]
         pieces = [
             part.batch(index[own] - start)
-            for part, own, start in zip(self.parts, rows, self._starts, strict=False)
+            for part, own, start in zip(self.parts, owned, self._starts, strict=False)
             if len(own)
         ]
-        order = torch.from_numpy(np.argsort(np.concatenate(rows)))
+        order = torch.from_numpy(np.argsort(np.concatenate(owned)))
         sheet, audio = (torch.cat(view)[order] for view in zip(*pieces, strict=True))
         return sheet, audio
 
