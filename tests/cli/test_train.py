@@ -151,7 +151,7 @@ BAD = {
     "classes": (
         ["pairs.csv", "--x", "image=image.npy", "--y", "text=caption", "--select", "classes"],
         "--select classes needs the classes of the pairs: name the column of TABLE that has them "
-        "with --label COLUMN.",
+        "with --label COLUMN",
     ),
     "name": (["--x", "my photo=image.npy", "--y", "text.npy"], "as in my_photo=image.npy."),
     "name of a column": (
