@@ -152,7 +152,7 @@ def test_a_comparison_takes_a_table_of_its_own(tmp_path: Path) -> None:
     )
     text = path.read_text(encoding="utf-8")
     check(text)
-    assert f'<div class="scroll">\n{own}\n</div>' in text
+    assert f'tabindex="0">\n{own}\n</div>' in text
     assert text.count("<table>") == 1
 
 
