@@ -48,3 +48,20 @@ def test_programs_without_a_console(monkeypatch: pytest.MonkeyPatch) -> None:
     line = StatusLine(every=0)
     line.show("nobody sees it")
     line.end()
+
+
+@pytest.mark.parametrize(("columns", "bar"), [("100", True), ("50", False)])
+def test_a_terminal_with_room_sees_a_bar(
+    columns: str, bar: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("rich")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", columns)
+    stream, clock = Terminal(), Clock()
+    show = counting("items", stream, clock)
+    clock.now = 3
+    show(1, 3)
+    drawn, _, text = stream.getvalue().partition("items: 1 of 3")
+    assert text == ", 0/s, 0:06 left"
+    assert drawn.count("\u2501") == (23 if bar else 0)

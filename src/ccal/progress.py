@@ -6,9 +6,13 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import TextIO
 
 __all__ = ["StatusLine", "clock_time", "counting"]
+
+_BAR = 24
+"""Width of a bar."""
 
 
 class StatusLine:
@@ -47,14 +51,18 @@ class StatusLine:
         """Whether it is time for a line."""
         return self._clock() >= self._next
 
-    def show(self, text: str) -> None:
-        """Write the line."""
+    def show(self, text: str, share: float | None = None) -> None:
+        """Write the line; a terminal also sees a bar of which `share` is filled, if it has room."""
         self._next, self.shown = self._clock() + self._every, True
         if self._terminal:
             # A line that wraps could not be rewritten. Blanks cover the end of a longer one.
-            text = text[: shutil.get_terminal_size().columns - 1]
-            self._write("\r" + text.ljust(self._width))
-            self._width = len(text)
+            columns = shutil.get_terminal_size().columns - 1
+            room = share is not None and len(text) + _BAR + 2 <= columns
+            text = text[:columns]
+            bar = _bar(share, self._stream) if room else ""
+            width = len(text) + (_BAR + 2 if bar else 0)
+            self._write("\r" + bar + text + " " * (self._width - width))
+            self._width = width
         else:
             self._write(text + "\n")
 
@@ -68,6 +76,22 @@ class StatusLine:
         if self._stream is not None:
             self._stream.write(text)
             self._stream.flush()
+
+
+def _bar(share: float | None, stream: TextIO | None) -> str:
+    """A bar and two blanks; empty without rich, or on a terminal without colours."""
+    if share is None or find_spec("rich") is None:
+        return ""
+    from rich.console import Console
+    from rich.progress_bar import ProgressBar
+
+    console = Console(file=stream)
+    # Without colours the empty part of a bar looks like the full one.
+    if console.no_color or console.color_system is None:
+        return ""
+    with console.capture() as drawn:
+        console.print(ProgressBar(total=1.0, completed=share, width=_BAR), end="")
+    return drawn.get() + "  "
 
 
 def clock_time(seconds: float) -> str:
@@ -100,7 +124,8 @@ def counting(
         if over or line.due():
             rate = max(done, 1e-9) / max(clock() - begun, 1e-9)
             left = clock_time((total - done) / rate)
-            line.show(f"{title}: {done:,} of {total:,}, {rate:,.0f}/s, {left} left")
+            text = f"{title}: {done:,} of {total:,}, {rate:,.0f}/s, {left} left"
+            line.show(text, share=done / max(total, 1))
         if over:
             line.end()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,17 @@ def test_version() -> None:
     import ccal
 
     assert invoke("--version").out == f"ccal {ccal.__version__}\n"
+
+
+def test_commands_do_not_import_each_other() -> None:
+    shared = {"app", "console", "options", "pictures"}
+    for path in (ROOT / "src/ccal/cli").glob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        found = {
+            *re.findall(r"ccal\.cli\.(\w+)", text),
+            *re.findall(r"ccal\.cli import (\w+)", text),
+        }
+        assert found <= shared, path
 
 
 def test_help_needs_neither_torch_nor_numpy() -> None:

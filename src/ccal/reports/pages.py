@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Literal
@@ -108,7 +108,9 @@ def write_report(
         best=best_epoch(by_stage(records)),
         structures=structures,
         examples=_by_direction(examples),
-        plots=_inline_plots(report, records, structures, reports_by_method, classes),
+        plots=_inline_plots(
+            partial(_draw, report, records, structures, reports_by_method, classes)
+        ),
     )
     return _write(path, page)
 
@@ -138,7 +140,7 @@ def write_comparison(
         methods=_method_rows(reports_by_method),
         table=None if table is None else _safe(table),
         structures=structures,
-        plots=_inline_plots(None, (), structures, reports_by_method, None),
+        plots=_inline_plots(partial(_draw, None, (), structures, reports_by_method, None)),
     )
     return _write(path, page)
 
@@ -210,18 +212,11 @@ def _draw(
     return figures
 
 
-def _inline_plots(
-    report: Report | None,
-    records: Sequence[Record],
-    structures: Mapping[str, CorrelationStructure] | None,
-    reports_by_method: Mapping[str, Sequence[Report]] | None,
-    classes: ClassReport | None,
-) -> dict[str, dict[str, str]]:
+def _inline_plots(draw: Callable[..., dict[str, Figure]]) -> dict[str, dict[str, str]]:
     """Every figure as SVG, drawn for a wide and for a narrow screen; CSS shows one of them."""
     plots: dict[str, dict[str, str]] = {}
     for css_class, width in (("wide", WIDE), ("narrow", NARROW)):
-        figures = _draw(report, records, structures, reports_by_method, classes, width=width)
-        for name, figure in figures.items():
+        for name, figure in draw(width=width).items():
             prefix = f"{name}-{css_class[0]}"
             svg = inline_svg(figure, label=_ALTERNATIVES[name], prefix=prefix, css_class=css_class)
             plots.setdefault(name, {"caption": _CAPTIONS[name]})[css_class] = _safe(svg)
