@@ -1,4 +1,4 @@
-"""An index as several threads read it: one at a time, with caches of what is asked for often."""
+"""An index as the server reads it, with caches of all that is asked for often."""
 
 from __future__ import annotations
 
@@ -87,12 +87,11 @@ class FileSizes:
 
 
 class CachedReader:
-    """Reads an index, which other processes may change meanwhile.
+    """Reads an index, which other processes may change meanwhile. Threads share it.
 
-    A backend has one connection, on which two threads cannot have transactions: a lock lets them
-    take turns. Counts are cached for a second; ids and names until the counts change; cards of
-    found items until there are 20,000. `kinds` says how to show items of a modality, where that
-    does not depend on the items.
+    Counts are cached for a second; ids and names until the counts change, and five minutes at most;
+    cards of found items until there are 20,000. `kinds` says how to show items of a modality, where
+    that does not depend on the items. One thread searches at a time.
     """
 
     def __init__(self, index: Index, kinds: dict[str, str]) -> None:
@@ -103,7 +102,6 @@ class CachedReader:
         self._sizes = (
             FileSizes(Path(about.location), _mapped) if about.backend == "folder" else None
         )
-        self._lock = threading.RLock()
         self._counts = Cached(self._count, lambda: None, seconds=1.0)
         self._ids = Cached(self._list, self.counts)
         self._names = Cached(self._read_names, self.counts)
@@ -131,8 +129,7 @@ class CachedReader:
 
     def get(self, ids: Sequence[str]) -> list[Item]:
         """Items by their ids."""
-        with self._lock:
-            return self._index.get(ids)
+        return self._index.get(ids)
 
     def item(self, id: str) -> Item:
         """One item."""
@@ -157,30 +154,27 @@ class CachedReader:
 
     def vectors(self, ids: Sequence[str]) -> Vectors:
         """Stored vectors (n, d)."""
-        with self._lock:
-            return self._index.vectors(ids)
+        return self._index.vectors(ids)
 
     def search(self, queries: Sequence[Query], vectors: Vectors) -> list[list[Entry]]:
         """Results of queries with the same `to` and `where`, by their vectors (n, d)."""
         to, where = queries[0].to, queries[0].where or {}
         # One more for an item, which finds itself.
         k = max(query.k + (query.kind == "item") for query in queries)
-        with self._lock:
-            if self._sizes is not None and (cut := self._sizes.cut()):
-                _log.warning("cut short: %s; all files are read again", ", ".join(cut))
-                self._index.check()
-            found = self._index.search_vectors(vectors, k=k, within=to, where=where)
-            # Hits are read from the index when they are first used, so inside of the lock.
-            results = [self._entries(hits) for hits in found]
-        return [
-            [one for one in several if query.kind != "item" or one.card.id != query.data][: query.k]
-            for query, several in zip(queries, results, strict=True)
-        ]
+        if self._sizes is not None and (cut := self._sizes.cut()):
+            _log.warning("cut short: %s; all files are read again", ", ".join(cut))
+            self._index.check()
+        found = self._index.search_vectors(vectors, k=k, within=to, where=where)
+        results = []
+        for query, hits in zip(queries, found, strict=True):
+            own = query.data if query.kind == "item" else None
+            others = [entry for entry in self._entries(hits) if entry.card.id != own]
+            results.append(others[: query.k])
+        return results
 
     def close(self) -> None:
         """Close the index."""
-        with self._lock:
-            self._index.close()
+        self._index.close()
 
     def _entries(self, hits: Hits | Sequence[Hit]) -> list[Entry]:
         """Hits with their cards, which are cached: reading an item takes as long as finding it."""
@@ -197,12 +191,10 @@ class CachedReader:
         return entries
 
     def _count(self) -> dict[str, int]:
-        with self._lock:
-            return {name: self._index.count(name) for name in self.modalities}
+        return {name: self._index.count(name) for name in self.modalities}
 
     def _list(self) -> dict[str, list[str]]:
-        with self._lock:
-            return {name: self._index.ids(name) for name in self.modalities}
+        return {name: self._index.ids(name) for name in self.modalities}
 
     def _read_names(self) -> dict[str, str]:
         cards = [self.card(item) for ids in self.ids().values() for item in self.get(ids)]
