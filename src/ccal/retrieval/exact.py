@@ -18,9 +18,9 @@ __all__ = ["Found", "descending", "largest", "nearest", "score"]
 
 _SPARE, _GROUP = 6, 64
 _FEW = 1 << 18
-"""Entries that `topk` is fastest on as they are."""
+"""With fewer entries than this, plain `topk` is fastest."""
 _BLOCK, _CACHED, _ROWS = 1 << 25, 1 << 21, 64
-"""Products held at once: at most; as fit in a cache, but those of some queries at least."""
+"""Products held at once: the maximum; those that fit in a cache; the minimum of queries."""
 _CHUNK = 1 << 13
 """Vectors of float16 that are converted at once, so that they stay in a cache."""
 _BYTES = 1 << 19
@@ -161,7 +161,7 @@ def descending(
 
 
 def _unsure(last: NDArray[np.float32], kth: NDArray[np.float64], dim: int) -> list[int]:
-    """Queries for which something outside the candidates could be as good as the k-th of them.
+    """Queries for which a vector outside the candidates could be as good as the k-th of them.
 
     Equal vectors are an example. `last` is the smallest product of a candidate.
     """

@@ -29,7 +29,7 @@ class Condition:
 
 
 def conditions(where: Where) -> list[Condition]:
-    """What `where` asks for, all of which must hold.
+    """The conditions of `where`, all of which must hold.
 
     A plain value asks for equality, a list for any of its values, a mapping of ">=", "<=", ">" and
     "<" for a range. Text compares with text, numbers with numbers. A list in the metadata matches
@@ -88,7 +88,7 @@ def sqlite_condition(condition: Condition) -> tuple[str, list[Any]]:
 
 
 def postgres_condition(condition: Condition) -> tuple[str, list[Any]]:
-    """The same for a column `metadata` of type jsonb.
+    """SQL over a column `metadata` of type jsonb, and its parameters.
 
     `$[*]` gives the entries of a list, and a value that is no list as its only entry.
     """
@@ -106,7 +106,7 @@ def postgres_condition(condition: Condition) -> tuple[str, list[Any]]:
 
 
 def milvus_condition(condition: Condition) -> str:
-    """The same as an expression over a JSON field `metadata`, which may let too much pass.
+    """An expression of Milvus over a JSON field `metadata`, which may let too much pass.
 
     Milvus cannot ask for null, nor for an entry of a list by its size: null passes with lists and
     objects, and behind a range every list does. `meets` decides.
@@ -161,7 +161,7 @@ def _type(value: Any) -> str:
 def _path(key: Any) -> tuple[str, ...]:
     if not isinstance(key, str) or not all(parts := tuple(str(key).split("."))):
         raise InputError(f"where has the key {key!r}; expected names, nested ones with dots.")
-    # JSON spells these with a backslash, which SQLite takes literally.
+    # JSON escapes these by a backslash, which SQLite takes literally.
     if any(char in '"\\' or char < " " for char in key):
         raise InputError(
             f"where has the key {key!r}; keys with quotes, backslashes or control characters "

@@ -51,7 +51,7 @@ def items_file(location: Path) -> Path:
 
 
 def make_old(location: Path) -> None:
-    """Take away what the version before files of items had not."""
+    """Remove what the first version did not have: files of records, and the table of changes."""
     items_file(location).unlink()
     database = sqlite3.connect(location / "items.sqlite")
     database.execute("DROP TRIGGER describe")
@@ -81,7 +81,7 @@ def test_metadata_that_changes(location: Path, monkeypatch: pytest.MonkeyPatch) 
             assert found(index) == found(reader) == known(index)
         store = index._backend._store  # type: ignore[attr-defined]
         assert store.query("SELECT row FROM described") == [(1,), (8,), (15,), (22,), (29,)]
-        # So much has changed that a new segment pays.
+        # More than a quarter has changed, so that the segment is written again.
         index.update([f"image-{n}" for n in range(1, 13)], metadata=[{"n": -n} for n in range(12)])
         assert store.query("SELECT row FROM described") == []
         assert found(index) == found(reader) == known(index)
@@ -222,7 +222,7 @@ def describe_until_killed(location: Path, seed: int, begun: Any) -> None:
             begun.set()
 
 
-def test_kills_while_items_are_described(location: Path) -> None:
+def test_kills_while_metadata_changes(location: Path) -> None:
     with Index.open(location) as reader:
         for seed in range(8):
             begun = CONTEXT.Event()

@@ -31,7 +31,7 @@ Kind = Literal["sign", "itq", "ranking"]
 
 @dataclass(frozen=True)
 class BinaryCodes:
-    """What turns embeddings of one model into packed bits: a head for each modality.
+    """Turns embeddings of one model into packed bits, by a head for each modality.
 
     The more bits of two codes are equal, the larger is the cosine of their embeddings, as a rule.
     Codes belong to the model they were fitted for, as an index does.

@@ -1,4 +1,4 @@
-"""CodeIndex: candidates as packed codes, ranked anew by their vectors if wanted."""
+"""CodeIndex: search among packed codes, re-ranked by vectors if wanted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["CodeHits", "CodeIndex"]
 Array = NDArray[Any]
 
 _CHUNK = 1 << 22
-"""Numbers of candidates' vectors that are read at once to rank anew."""
+"""Numbers of candidates' vectors that are read at once for re-ranking."""
 _FAISS_FROM = 10_000
 """Candidates from which faiss, if it is there, is worth its import."""
 
@@ -91,7 +91,7 @@ class CodeIndex:
     ) -> CodeHits:
         """The k nearest candidates of codes (q, bytes).
 
-        With `rerank`, that many candidates are found by their codes and ranked anew by the cosine
+        With `rerank`, that many candidates are found by their codes and re-ranked by the cosine
         of their vectors with the queries' `vectors` (q, d).
         """
         if rerank == 0:
@@ -110,7 +110,7 @@ class CodeIndex:
                 f"{(len(rows), np.shape(self._vectors)[1])}, got {tuple(np.shape(vectors))}."
             )
         cosines = self._cosines(vectors, rows)
-        # Stable: what ties by cosine stays in the order of the codes.
+        # Stable: equal cosines stay in the order of the codes.
         order = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
         rows, distances = (np.take_along_axis(a, order, axis=1) for a in (rows, distances))
         return CodeHits(rows, distances, np.take_along_axis(cosines, order, axis=1))

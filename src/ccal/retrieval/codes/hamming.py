@@ -114,7 +114,7 @@ class HammingCodes:
 
 
 class FaissCodes:
-    """The same by faiss, which is faster with very many codes.
+    """Candidates (n, bytes), searched by faiss, which is faster with very many codes.
 
     Of codes that tie at the k-th distance, faiss may find others than the earliest rows.
     """
@@ -136,7 +136,7 @@ class FaissCodes:
         if not k or not len(queries):
             return np.empty((len(queries), k), np.int64), np.empty((len(queries), k), np.int64)
         distances, rows = self._index.search(np.ascontiguousarray(queries), k)
-        # Within one distance faiss gives rows in no order.
+        # faiss returns rows of equal distance in arbitrary order.
         order = np.lexsort((rows, distances), axis=1)
         rows, distances = (np.take_along_axis(a, order, axis=1) for a in (rows, distances))
         return rows, distances.astype(np.int64)

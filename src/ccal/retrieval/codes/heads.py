@@ -47,7 +47,7 @@ def itq_rotation(
     """
     generator = torch.Generator().manual_seed(seed)
     values = values.detach().cpu().double()
-    # Signs have size 1; entries of about that size make the loss a share.
+    # Entries are scaled to about the size of signs, 1, so that the loss is a share.
     values = values / values.square().mean().sqrt().clamp_min(1e-30)
     values *= (values.shape[1] / bits) ** -0.5
     draw = torch.randn(bits, bits, generator=generator, dtype=torch.float64)
@@ -79,7 +79,7 @@ class Head:
 
 
 def unit_views(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Embeddings (n, k) of pairs as float32 rows of length 1; what cannot be pairs is refused."""
+    """Embeddings (n, k) of pairs as float32 rows of length 1; other shapes are refused."""
     check_pair(x, y)
     if x.shape != y.shape or len(x) < 2 or not x.shape[1]:
         raise InputError(

@@ -64,7 +64,7 @@ class HeadTraining:
 def train_heads(
     x: Tensor, y: Tensor, start: Sequence[Head], settings: HeadTraining
 ) -> tuple[Head, Head]:
-    """Heads trained on unit embeddings (n, k) of pairs, one matrix a view, from where they start.
+    """Heads trained on unit embeddings (n, k) of pairs, one matrix a view, starting from `start`.
 
     >>> from ccal.retrieval.codes.heads import itq_heads, unit_views
     >>> x = torch.randn(200, 8)
@@ -110,7 +110,7 @@ def train_through(
         projected: tuple[Tensor, Tensor] = projection(*both)
         return projected
 
-    # The towers' own dropout draws from the global generator, which is given back as it was.
+    # The towers' own dropout draws from the global generator, whose state is restored afterwards.
     with torch.random.fork_rng():
         torch.manual_seed(settings.seed)
         _train(embedded, len(x), layers, list(model.towers.parameters()), settings)
@@ -131,7 +131,7 @@ class _SoftHead(nn.Module):
         self.bias = nn.Parameter((head.bias + self.centre @ head.weight) / size)
 
     def forward(self, embeddings: Tensor, slope: float, kept: Tensor) -> Tensor:
-        """Soft bits (m, bits) of embeddings (m, k), of whose entries only some are kept (m, k)."""
+        """Soft bits (m, bits) of embeddings (m, k), multiplied by the factors `kept` (m, k)."""
         rows = (functional.normalize(embeddings) - self.centre) * kept
         return torch.tanh(slope * (rows @ self.weight + self.bias))
 
@@ -175,6 +175,6 @@ def _train(
 
 
 def _kept(view: Tensor, dropout: float, generator: torch.Generator) -> Tensor:
-    """What entries (m, k) are multiplied by: 0, or 1 / (1 - dropout)."""
+    """Factors of dropout (m, k): 0, or 1 / (1 - dropout)."""
     kept = torch.rand(view.shape, generator=generator) >= dropout
     return kept.to(view) / (1 - dropout)

@@ -118,7 +118,7 @@ class _Database:
                 self._db.rollback()
 
     def _named(self, error: sqlite3.DatabaseError) -> CcalError:
-        """What SQLite says, with the name of the file."""
+        """An error of SQLite, with the name of the file."""
         if isinstance(error, sqlite3.OperationalError):
             return CcalError(f"{self.path}: {error}; nothing was changed.")
         return DamagedIndexError(
@@ -139,7 +139,7 @@ CREATE TABLE segments (
 CREATE TABLE counts (modality TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE removed (row INTEGER PRIMARY KEY, modality TEXT NOT NULL);
 """
-# A trigger, so that no way to change an item leaves it out.
+# A trigger, so that every change of an item is listed.
 _DESCRIBED = (
     "CREATE TABLE IF NOT EXISTS described (row INTEGER PRIMARY KEY, modality TEXT NOT NULL)",
     "CREATE TRIGGER IF NOT EXISTS describe AFTER UPDATE OF id, metadata, file ON items "
@@ -340,7 +340,7 @@ def _among(column: str) -> str:
 
 
 def _json(metadata: Mapping[str, Any]) -> str:
-    # SQLite looks for keys as they are spelt, and would not find an escaped one.
+    # SQLite compares keys as they are written, and would not find an escaped one.
     return json.dumps(dict(metadata), ensure_ascii=False) if metadata else "{}"
 
 
