@@ -152,7 +152,7 @@ def _answers(
 ) -> tuple[list[tuple[str, Sequence[Hit]]], bool]:
     """Each query, by name, with its hits; and whether the query is a file of several."""
     from ccal.features import ImageFeatures
-    from ccal.features.tfidf import word_check
+    from ccal.features.text import word_check
     from ccal.retrieval.models import bound_model
 
     path = Path(query)
@@ -192,7 +192,7 @@ def _refuse_missing_file(path: Path) -> None:
 
 def _check_words(texts: Sequence[str], knows: Callable[[str], bool]) -> None:
     """Refuse a query without a known word; of several queries, count those without one."""
-    from ccal.features.tfidf import refuse_unknown
+    from ccal.features.text import refuse_unknown
 
     unknown = sum(not knows(text) for text in texts)
     if len(texts) == 1:

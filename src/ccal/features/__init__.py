@@ -1,6 +1,7 @@
 """Front ends: raw items in, rows of numbers out; each saves itself with the model.
 
-tfidf      words, lemmas, TF-IDF; sparse rows
+text       words, lemmas, vocabularies: what text front ends share
+tfidf      TF-IDF as sparse rows
 words      texts as sequences of word numbers
 images     ImageFeatures: features of image files, by a network that was trained before
 backbones  such networks by name, and how to add one
@@ -20,7 +21,8 @@ from ccal.features.cache import FeatureCache, user_cache
 from ccal.features.images import ImageFeatures
 from ccal.features.loading import centre_crop, load_image
 from ccal.features.scan import BadImages, ImageScan, find_images, scan_images
-from ccal.features.tfidf import SparseRows, TfidfVectoriser, lemmatise, tokenise
+from ccal.features.text import lemmatise, tokenise
+from ccal.features.tfidf import SparseRows, TfidfVectoriser
 from ccal.features.words import WordSequences
 
 __all__ = [

@@ -1,16 +1,11 @@
-"""Text as TF-IDF: words, lemmas, and their weights over the vocabulary of the training texts.
+"""Text as TF-IDF: words weighted by how rare they are in the training texts.
 
-`SparseRows` keeps the matrix without its zeros; `word_check` tells whether a query has a word that
-the vocabulary knows.
+`SparseRows` keeps the matrix without its zeros.
 """
 
 from __future__ import annotations
 
-import re
-import unicodedata
-import warnings
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
@@ -19,20 +14,10 @@ from numpy.typing import NDArray
 
 from ccal.bounds import Whole, check
 from ccal.encoders import register_front_end
-from ccal.errors import InputError, NotFittedError
-from ccal.optional import require
+from ccal.errors import InputError
+from ccal.features.text import TextFrontEnd, checked_texts
 
-__all__ = [
-    "SparseRows",
-    "TfidfVectoriser",
-    "checked_texts",
-    "lemmatise",
-    "refuse_unknown",
-    "simplemma_version",
-    "tokenise",
-    "warn_of_other_lemmas",
-    "word_check",
-]
+__all__ = ["SparseRows", "TfidfVectoriser"]
 
 
 class SparseRows:
@@ -73,44 +58,8 @@ class SparseRows:
         return dense
 
 
-class _WordCharacters(dict[int, int]):
-    """For `str.translate`: letters, marks and digits stay, all else becomes a space."""
-
-    def __missing__(self, code: int) -> int:
-        self[code] = code if unicodedata.category(chr(code))[0] in "LMN" else ord(" ")
-        return self[code]
-
-
-_BLANK_OUT = _WordCharacters({ord("'"): ord("'"), ord("’"): ord("'")})
-_WORD = re.compile(r"[^\s']+(?:'[^\s']+)*")
-
-
-def tokenise(text: str) -> list[str]:
-    """Words of letters, marks and digits in lower case; an apostrophe inside a word stays.
-
-    Scripts without spaces, such as Chinese, come out as one word between punctuation marks.
-
-    >>> tokenise("The dog's café: 2 brown-ish DOGS!")
-    ['the', "dog's", 'café', '2', 'brown', 'ish', 'dogs']
-    """
-    return _WORD.findall(unicodedata.normalize("NFC", text.lower()).translate(_BLANK_OUT))
-
-
-def lemmatise(words: Iterable[str], language: str = "en") -> list[str]:
-    """The dictionary form of each word, in lower case; needs `ccal[text]` (simplemma).
-
-    >>> lemmatise(["dogs", "running", "was"])
-    ['dog', 'run', 'be']
-    """
-    simplemma = require("simplemma", extra="text", purpose="Lemmatising")
-    try:
-        return [simplemma.lemmatize(word, lang=language).lower() for word in words]
-    except ValueError as error:
-        raise InputError(f"simplemma cannot lemmatise language {language!r}: {error}") from error
-
-
 @register_front_end("tfidf")
-class TfidfVectoriser:
+class TfidfVectoriser(TextFrontEnd):
     """TF-IDF rows of length 1 over a vocabulary taken from the training texts only.
 
     A word stays if it occurs at least `min_count` times in all training texts together (the
@@ -130,6 +79,8 @@ class TfidfVectoriser:
     ['a', 'a dog', 'dog']
     """
 
+    options = ("min_count", "sublinear", "lemmatise", "language")
+
     def __init__(
         self,
         *,
@@ -139,49 +90,12 @@ class TfidfVectoriser:
         language: str = "en",
         pair_count: int = 0,
     ) -> None:
-        check("min_count", min_count, Whole(at_least=1))
+        super().__init__(min_count=min_count, lemmatise=lemmatise, language=language)
         check("pair_count", pair_count, Whole(at_least=0))
-        self.min_count = min_count
-        self.pair_count = pair_count
-        self.sublinear = sublinear
-        self.lemmatise = lemmatise
-        self.language = language
-        self.vocabulary: list[str] = []
+        self.sublinear, self.pair_count = sublinear, pair_count
         self.idf: NDArray[np.float64] = np.empty(0)
         self.empty_texts = 0
         self._column: dict[str, int] = {}
-
-    def fit(self, texts: Iterable[str]) -> TfidfVectoriser:
-        """Learn vocabulary and idf from the training texts, in one pass."""
-        self._learn(self.words(text) for text in checked_texts(texts))
-        return self
-
-    def fit_sparse(self, texts: Iterable[str]) -> SparseRows:
-        """`fit` and `sparse` of the same texts, whose words are found only once."""
-        words = [self.words(text) for text in checked_texts(texts)]
-        self._learn(words)
-        return self._rows(words)
-
-    def _learn(self, texts: Iterable[list[str]]) -> None:
-        occurrences: Counter[str] = Counter()
-        documents: Counter[str] = Counter()
-        n = 0
-        for n, words in enumerate(texts, start=1):  # noqa: B007
-            occurrences.update(words)
-            documents.update(set(words))
-        # A pair of words has a space in it, a word has none.
-        kept = sorted(
-            word
-            for word, count in occurrences.items()
-            if count >= (self.pair_count if " " in word else self.min_count)
-        )
-        if not kept:
-            raise InputError(
-                f"no word occurs {self.min_count} times in the {n} training texts "
-                f"({len(occurrences)} different words); lower min_count."
-            )
-        df = np.array([documents[word] for word in kept], dtype=np.float64)
-        self._set(kept, np.log((1 + n) / (1 + df)) + 1)
 
     def transform(self, texts: Iterable[str]) -> NDArray[np.float32]:
         """The dense (n, words) matrix; sets `empty_texts`."""
@@ -189,41 +103,19 @@ class TfidfVectoriser:
 
     def sparse(self, texts: Iterable[str]) -> SparseRows:
         """The (n, words) matrix without its zeros; sets `empty_texts`."""
-        if not self.vocabulary:
-            raise NotFittedError("TfidfVectoriser has no vocabulary yet; call fit first.")
+        self._check_fitted()
         return self._rows(self.words(text) for text in checked_texts(texts))
-
-    def _rows(self, texts: Iterable[list[str]]) -> SparseRows:
-        columns = []
-        for words in texts:
-            known = (self._column.get(word) for word in words)
-            columns.append([column for column in known if column is not None])
-        return self._weigh(columns)
 
     def words(self, text: str) -> list[str]:
         """The words of a text as the vocabulary spells them, then the pairs, if wanted."""
-        words = tokenise(text)
-        words = lemmatise(words, self.language) if self.lemmatise else words
-        if not self.pair_count:
-            return words
-        return words + [" ".join(pair) for pair in pairwise(words)]
+        words = super().words(text)
+        return words + [" ".join(pair) for pair in pairwise(words)] if self.pair_count else words
 
     def config(self) -> dict[str, Any]:
         """Everything `from_config` needs, as plain values for JSON."""
-        if not self.vocabulary:
-            raise NotFittedError("TfidfVectoriser has no vocabulary yet; call fit first.")
+        config = {**super().config(), "idf": self.idf.tolist()}
         # Omitted without pairs, so that older models keep their fingerprint.
-        pairs = {"pair_count": self.pair_count} if self.pair_count else {}
-        return {
-            "min_count": self.min_count,
-            "sublinear": self.sublinear,
-            "lemmatise": self.lemmatise,
-            "language": self.language,
-            **pairs,
-            "simplemma": simplemma_version() if self.lemmatise else None,
-            "vocabulary": list(self.vocabulary),
-            "idf": self.idf.tolist(),
-        }
+        return {**config, "pair_count": self.pair_count} if self.pair_count else config
 
     @classmethod
     def from_config(cls, **config: Any) -> TfidfVectoriser:
@@ -234,30 +126,32 @@ class TfidfVectoriser:
         >>> bool((one.transform(["a cat"]) == two.transform(["a cat"])).all())
         True
         """
-        options = ("min_count", "sublinear", "lemmatise", "language")
-        missing = [k for k in (*options, "simplemma", "vocabulary", "idf") if k not in config]
-        if missing:
-            raise InputError(f"the TF-IDF config lacks {', '.join(missing)}.")
-        # Models saved before version 0.1 lack pair_count.
-        given = {name: config[name] for name in options}
-        vectoriser = cls(**given, pair_count=config.get("pair_count", 0))
-        vocabulary, idf = list(config["vocabulary"]), np.array(config["idf"], dtype=np.float64)
-        if idf.shape != (len(vocabulary),) or len(set(vocabulary)) != len(vocabulary):
+        vectoriser = cls._from_options(config, "idf")
+        vectoriser.pair_count = config.get("pair_count", 0)
+        vocabulary, idf = vectoriser.vocabulary, np.array(config["idf"], dtype=np.float64)
+        if idf.shape != (len(vocabulary),):
             raise InputError(
-                f"the TF-IDF config is broken: {len(vocabulary)} words "
-                f"({len(set(vocabulary))} distinct), idf of shape {idf.shape}."
+                f"the config of TfidfVectoriser is broken: {len(vocabulary)} words, idf of shape "
+                f"{idf.shape}."
             )
-        if vectoriser.lemmatise:
-            warn_of_other_lemmas(config["simplemma"])
-        vectoriser._set(vocabulary, idf)
+        vectoriser._use(vocabulary, idf)
         return vectoriser
 
-    def _set(self, vocabulary: list[str], idf: NDArray[np.float64]) -> None:
+    def _least(self, word: str) -> int:
+        # A pair of words has a space in it, a word has none.
+        return self.pair_count if " " in word else self.min_count
+
+    def _set(self, vocabulary: list[str], documents: list[int], n: int) -> None:
+        self._use(vocabulary, np.log((1 + n) / (1 + np.array(documents, dtype=np.float64))) + 1)
+
+    def _use(self, vocabulary: list[str], idf: NDArray[np.float64]) -> None:
         self.vocabulary, self.idf = vocabulary, idf
         self._column = {word: column for column, word in enumerate(vocabulary)}
 
-    def _weigh(self, columns: list[list[int]]) -> SparseRows:
-        """Rows of length 1 from the vocabulary columns of each text's words."""
+    def _rows(self, texts: Iterable[list[str]]) -> SparseRows:
+        """Rows of length 1, weighted by tf and idf."""
+        column = self._column
+        columns = [[column[word] for word in words if word in column] for words in texts]
         n, d = len(columns), len(self.idf)
         row = np.repeat(np.arange(n), [len(c) for c in columns])
         flat = np.array([column for c in columns for column in c], dtype=np.int64)
@@ -267,59 +161,3 @@ class TfidfVectoriser:
         self.empty_texts = int((norms == 0).sum())
         offsets = np.searchsorted(cells, np.arange(n + 1) * d)
         return SparseRows(offsets, cells % d, (values / norms[cells // d]).astype(np.float32), d)
-
-
-def checked_texts(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the texts; refuse what is not text."""
-    if isinstance(texts, str):
-        raise InputError("expected a list of texts, got one text; put it in a list.")
-    for position, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise InputError(f"text {position} (from 0) is a {type(text).__name__}, not a text.")
-        yield text
-
-
-def warn_of_other_lemmas(version: str) -> None:
-    """Warn if a vocabulary was made with another version of simplemma than is installed."""
-    if simplemma_version() != version:
-        warnings.warn(
-            f"The vocabulary was made with simplemma {version}, installed is "
-            f"{simplemma_version()}; some words may get another lemma.",
-            UserWarning,
-            stacklevel=3,
-        )
-
-
-def simplemma_version() -> str:
-    """The version of the installed lemmatiser; lemmas depend on its dictionary."""
-    simplemma = require("simplemma", extra="text", purpose="Lemmatising")
-    return str(simplemma.__version__)
-
-
-def word_check(front_end: Any) -> Callable[[str], bool]:
-    """Whether a text has a known word; a front end without a vocabulary knows them all.
-
-    >>> from ccal.features import WordSequences
-    >>> knows = word_check(WordSequences().fit(["two dogs"]))
-    >>> knows("Dogs"), knows("cats")
-    (True, False)
-    """
-    vocabulary, words = getattr(front_end, "vocabulary", None), getattr(front_end, "words", None)
-    if vocabulary is None or words is None:
-        return lambda text: True
-    known = frozenset(vocabulary)
-    return lambda text: not known.isdisjoint(words(text))
-
-
-def refuse_unknown(text: str, knows: Callable[[str], bool]) -> None:
-    """Refuse a query without a known word: its vector is zero, so every item would score 0.
-
-    >>> refuse_unknown("zzz", "dogs".__eq__)
-    Traceback (most recent call last):
-    ...
-    ccal.errors.InputError: None of these words is known to the model; try others.
-    """
-    if not any(map(str.isalnum, text)):
-        raise InputError("There are no words to search by.")
-    if not knows(text):
-        raise InputError("None of these words is known to the model; try others.")

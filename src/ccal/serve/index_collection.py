@@ -16,7 +16,7 @@ import numpy as np
 
 from ccal.errors import CcalError, InputError
 from ccal.features import ImageFeatures
-from ccal.features.tfidf import refuse_unknown, word_check
+from ccal.features.text import refuse_unknown, word_check
 from ccal.model import DualEncoder
 from ccal.retrieval import Index
 from ccal.retrieval.backends.base import Vectors

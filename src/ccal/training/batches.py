@@ -20,7 +20,8 @@ from ccal import distributed
 from ccal.data import Pairs, Rows
 from ccal.encoders import FrontEnd
 from ccal.errors import InputError
-from ccal.features import ImageFeatures, SparseRows, TfidfVectoriser, WordSequences
+from ccal.features import ImageFeatures, SparseRows, TfidfVectoriser
+from ccal.features.text import TextFrontEnd
 from ccal.progress import counting
 
 __all__ = [
@@ -152,10 +153,11 @@ def _column(rows: Rows, front_end: FrontEnd | None, name: str, fit: bool) -> _Ma
     if rows.is_text:
         if front_end is None:
             raise InputError(f"{name} is text, but there is no front end for it.")
+        if fit and isinstance(front_end, TextFrontEnd):
+            fitted: _Matrix = front_end.fit_rows(rows[:])
+            return fitted
         if isinstance(front_end, TfidfVectoriser):
-            return front_end.fit_sparse(rows[:]) if fit else front_end.sparse(rows[:])
-        if fit and isinstance(front_end, WordSequences):
-            return front_end.fit_transform(rows[:])
+            return front_end.sparse(rows[:])
         if isinstance(front_end, ImageFeatures):
             return front_end.transform(rows[:], progress=counting(f"{name}: features"))
         return front_end.transform(rows[:])
