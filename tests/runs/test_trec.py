@@ -94,6 +94,6 @@ def test_bad_input_is_refused(tmp_path: Path) -> None:
         export_trec(tmp_path, x, x, x_ids=["a b", "c"])
     with pytest.raises(InputError, match="y_ids must be 2 different identifiers"):
         export_trec(tmp_path, x, x, y_ids=["a", "a"])
-    with pytest.raises(InputError, match="k must be at least 1"):
+    with pytest.raises(InputError, match="k must be a whole number of at least 1"):
         export_trec(tmp_path, x, x, k=0)
     assert not list(tmp_path.iterdir())

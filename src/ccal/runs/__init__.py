@@ -16,11 +16,10 @@ from ccal.optional import lazy_names
 
 if TYPE_CHECKING:
     from ccal.runs.comparison import compare
-    from ccal.runs.evaluation import Evaluation, evaluate
+    from ccal.runs.evaluation import Evaluation, evaluate, export_trec
     from ccal.runs.folder import Run, load, load_model
     from ccal.runs.table import Comparison
     from ccal.runs.training import train
-    from ccal.runs.trec import export_trec
 
 __all__ = [
     "Comparison",
@@ -39,11 +38,10 @@ __getattr__ = lazy_names(
     __name__,
     {
         "comparison": ("compare",),
-        "evaluation": ("Evaluation", "evaluate"),
+        "evaluation": ("Evaluation", "evaluate", "export_trec"),
         "folder": ("Run", "load", "load_model"),
         "table": ("Comparison",),
         "training": ("train",),
-        "trec": ("export_trec",),
     },
 )
 

@@ -20,7 +20,7 @@ from ccal.runs.folder import Run, differences, fingerprints, hashes, only_planne
 from ccal.runs.pages import optional_page
 from ccal.runs.table import Comparison
 from ccal.runs.training import check_classes, default_folder, finish, read_pairs
-from ccal.training import METHODS, PairFeatures, Settings
+from ccal.training import METHODS, Settings
 
 __all__ = ["compare"]
 
@@ -176,6 +176,5 @@ def _measured(run: Run, data: Data, begun: bool, *, progress: bool, note: Note) 
         run = finish(run, data, resume=begun, report=False, progress=progress, note=note)
         assert run.result is not None
         return run.result
-    model, part = run.model(), run.evaluation()["part"]
-    train = PairFeatures(data.part("train"), model.front_ends)
-    return measure(model, data.part(part), part, train=train)
+    part = run.evaluation()["part"]
+    return measure(run.model(), data.part(part), part, train=data.part("train"))

@@ -1,14 +1,19 @@
-"""`evaluate`: how well the model of a run finds counterparts, and what its space looks like."""
+"""`evaluate`: how well the model of a run finds counterparts, and what its space looks like.
+
+`export_trec` writes rankings and judgements as TREC files, for trec_eval, ranx and other tools.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ccal.bounds import Options, check
+from torch import Tensor
+
+from ccal.bounds import Options, Whole, check
 from ccal.data import Data, Pairs, Source, read_source
 from ccal.errors import InputError
 from ccal.evaluation import (
@@ -22,12 +27,13 @@ from ccal.evaluation import (
     evenly_spaced,
     tie_warning,
 )
+from ccal.evaluation.inputs import Array, group_rows, unit_pair
+from ccal.files import write_atomically
 from ccal.model import DualEncoder
 from ccal.runs.folder import Run
-from ccal.runs.trec import export_trec
 from ccal.training import PairFeatures, embed, embed_pairs
 
-__all__ = ["Evaluation", "Note", "evaluate", "measure"]
+__all__ = ["Evaluation", "Note", "evaluate", "export_trec", "measure"]
 
 Note = Callable[[str], None]
 Part = Literal["test", "valid", "train", "all"]
@@ -87,14 +93,15 @@ def measure(
     pairs: Pairs,
     part: str,
     *,
-    train: PairFeatures | None = None,
+    train: Pairs | PairFeatures | None = None,
     ties: Ties = "optimistic",
     bootstrap: int = 1000,
 ) -> Evaluation:
     """Embed pairs once, and measure all that can be said about them.
 
-    With features of training pairs, canonical correlations are measured, too. Where embeddings have
-    collapsed, ties count against the right candidate: in its favour they would look perfect.
+    With training pairs, or their features if there are any by now, canonical correlations are
+    measured, too. Where embeddings have collapsed, ties count against the right candidate: in its
+    favour they would look perfect.
     """
     embedded = embed_pairs(model, pairs)
     x, y = embedded.raw_pairs(_ROWS)
@@ -105,6 +112,9 @@ def measure(
         problem = tie_warning(x, y, names=model.modalities)
     structure = None
     if train is not None and len(train) > x.shape[1] + 1 and len(pairs) > 1:
+        if isinstance(train, Pairs):
+            some = train[evenly_spaced(len(train), _ROWS).numpy()]
+            train = PairFeatures(some, model.front_ends)
         structure = correlation_structure(*embed(model, train, at_most=_ROWS), held_out=(x, y))
     return Evaluation(
         part,
@@ -167,12 +177,7 @@ def evaluate(
     pairs = data.pairs if part == "all" else data.part(part)
     if len(pairs) == 0:
         raise InputError(f"There are no {part} pairs in the data of {opened.path}.")
-    model = opened.model()
-    features = None
-    if train is not None and len(train):
-        some = train[evenly_spaced(len(train), _ROWS).numpy()]
-        features = PairFeatures(some, model.front_ends)
-    return measure(model, pairs, part, train=features, ties=ties, bootstrap=bootstrap)
+    return measure(opened.model(), pairs, part, train=train, ties=ties, bootstrap=bootstrap)
 
 
 def _others(run: Run, source: Source, split: Part | None, note: Note) -> tuple[Data, Part]:
@@ -208,3 +213,87 @@ def _with_classes(run: Run, data: Data, column: str) -> Data:
     columns = {name: data.pairs.column(name) for name in data.pairs.names}
     pairs = Pairs(columns, label=labelled.label, group=data.pairs.group)
     return replace(data, pairs=pairs)
+
+
+def export_trec(
+    folder: str | os.PathLike[str],
+    x: Array,
+    y: Array,
+    *,
+    groups: Array | None = None,
+    k: int = 100,
+    x_ids: Sequence[str] | None = None,
+    y_ids: Sequence[str] | None = None,
+    names: tuple[str, str] = ("x", "y"),
+    tag: str = "ccal",
+) -> list[Path]:
+    """Write both directions to `folder`: the k best of each query by cosine, and what is right.
+
+    `x` (n, k), `y` (m, k) and `groups` (m,) are those of `two_way_ranks`. The files are
+    `x-to-y.run` (query Q0 item rank score tag), `x-to-y.qrels` (query 0 item 1) and the same for
+    `y-to-x`, with `names` in place of x and y; each appears whole or not at all. Identifiers
+    default to the name and row number, `x0`, `x1`, ...; they may not hold blanks.
+    Returns the paths.
+
+    >>> import tempfile, torch
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     paths = export_trec(folder, torch.eye(2), torch.eye(2), k=1)
+    ...     print([path.name for path in paths])
+    ...     print(paths[0].read_text(), end="")
+    ['x-to-y.run', 'x-to-y.qrels', 'y-to-x.run', 'y-to-x.qrels']
+    x0 Q0 y0 1 1 ccal
+    x1 Q0 y1 1 1 ccal
+    """
+    a, b = unit_pair(x, y)
+    rows = group_rows(groups, a, b).tolist()
+    check("k", k, Whole(at_least=1))
+    ids_a = _identifiers(x_ids, len(a), names[0], "x_ids")
+    ids_b = _identifiers(y_ids, len(b), names[1], "y_ids")
+    _identifiers([tag], 1, "", "tag")
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    forth, back = f"{names[0]}-to-{names[1]}", f"{names[1]}-to-{names[0]}"
+    pairs = sorted((row, column) for column, row in enumerate(rows))
+    files: dict[Path, Iterable[str]] = {
+        target / f"{forth}.run": _run(a, b, ids_a, ids_b, k, tag),
+        target / f"{forth}.qrels": (f"{ids_a[i]} 0 {ids_b[j]} 1\n" for i, j in pairs),
+        target / f"{back}.run": _run(b, a, ids_b, ids_a, k, tag),
+        target / f"{back}.qrels": (f"{ids_b[j]} 0 {ids_a[i]} 1\n" for j, i in enumerate(rows)),
+    }
+    for path, lines in files.items():
+        write_atomically(path, "".join(lines).encode())
+    return list(files)
+
+
+def _run(
+    queries: Tensor,
+    items: Tensor,
+    query_ids: Sequence[str],
+    item_ids: Sequence[str],
+    k: int,
+    tag: str,
+) -> Iterator[str]:
+    names = iter(query_ids)
+    for part in queries.split(256):
+        best = (part @ items.mT).topk(min(k, len(items)))
+        for rows, scores in zip(best.indices.tolist(), best.values.tolist(), strict=True):
+            query = next(names)
+            for rank, (i, score) in enumerate(zip(rows, scores, strict=True), 1):
+                # 17 digits: evaluators sort by score, and rounding would make new ties.
+                yield f"{query} Q0 {item_ids[i]} {rank} {score:.17g} {tag}\n"
+
+
+def _identifiers(
+    given: Sequence[str] | None, count: int, name: str, argument: str
+) -> Sequence[str]:
+    if given is None:
+        given = [f"{name}{i}" for i in range(count)]
+    if len(given) != count or len(set(given)) != count:
+        raise InputError(
+            f"{argument} must be {count} different identifiers, got {len(given)}, "
+            f"of which {len(set(given))} differ."
+        )
+    bad = next((item for item in given if item.split() != [item]), None)
+    if bad is not None:
+        raise InputError(f"TREC files are split at blanks, but {argument} has {bad!r}.")
+    return given

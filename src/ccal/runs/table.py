@@ -157,12 +157,12 @@ class Comparison:
     def __str__(self) -> str:
         cells = self._cells()
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = []
-        for line in cells:
-            words = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
-            numbers = [cell.rjust(width) for cell, width in zip(line, widths, strict=True)]
-            last = words[-1:] if cells[0][-1] == "better than" else numbers[-1:]
-            lines.append("  ".join([*words[:2], *numbers[2:-1], *last]).rstrip())
+        words = {"method", "direction", "better than"}
+        sides = [str.ljust if head in words else str.rjust for head in cells[0]]
+        lines = [
+            "  ".join(s(c, w) for s, c, w in zip(sides, line, widths, strict=True)).rstrip()
+            for line in cells
+        ]
         return "\n".join([*lines, *self._notes()])
 
     def to_markdown(self) -> str:
