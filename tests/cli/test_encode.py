@@ -66,7 +66,7 @@ def test_lines_stdin_and_columns_agree(texts: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(one, three)
 
 
-def test_blank_lines_stay_and_are_said(texts: Path, tmp_path: Path) -> None:
+def test_blank_lines_stay_and_are_reported(texts: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("red bird\n\nblue dog\n")
     outcome = invoke("encode", texts / "run", "text", tmp_path / "a.txt", "-o", tmp_path / "o.npy")
     assert outcome.code == 0, outcome
@@ -99,7 +99,7 @@ def test_a_full_disk_is_one_line(trained: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_empty_texts_of_a_table_are_said(texts: Path, tmp_path: Path) -> None:
+def test_empty_texts_of_a_table_are_reported(texts: Path, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('words,n\nred bird,1\n"",2\n')
     options = [tmp_path / "a.csv", "--column", "words", "-o", tmp_path / "o.npy"]
     outcome = invoke("encode", texts / "run", "text", *options)

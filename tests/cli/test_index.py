@@ -163,7 +163,7 @@ def test_a_model_that_has_moved(trained: Path, tmp_path: Path) -> None:
         (["index", "{run}", "{image}", "-m", "image", "-o", "x://y"], "is no place for an index"),
     ],
 )
-def test_what_is_refused(texts: Path, arguments: list[str], message: str) -> None:
+def test_bad_arguments_are_refused(texts: Path, arguments: list[str], message: str) -> None:
     names = {"index": texts / "all.index", "run": texts / "run", "image": texts / "image.npy"}
     names["folder"] = texts
     outcome = invoke(*(argument.format(**names) for argument in arguments))
@@ -211,7 +211,7 @@ def test_fewer_dimensions(texts: Path, tmp_path: Path) -> None:
         assert whole.binding.dim > index.binding.dim >= 3
 
 
-def test_all_that_an_index_holds_again(texts: Path, tmp_path: Path) -> None:
+def test_a_newer_model_embeds_all_items_again(texts: Path, tmp_path: Path) -> None:
     """A newer model embeds rows of an array and texts of a table, in one step."""
     index = tmp_path / "all.index"
     shutil.copytree(texts / "all.index", index)
@@ -237,7 +237,7 @@ def test_all_that_an_index_holds_again(texts: Path, tmp_path: Path) -> None:
     assert len(found(index, "red bird")["hits"]) == 10
 
 
-def test_what_cannot_be_read_again(texts: Path, tmp_path: Path) -> None:
+def test_items_that_cannot_be_read_again_stop_a_rebuild(texts: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.load(texts / "image.npy")[:4])
     out = ["-o", tmp_path / "new"]
     assert invoke("index", texts / "run", tmp_path / "rows.npy", "-m", "image", *out).code == 0
@@ -256,7 +256,7 @@ def test_what_cannot_be_read_again(texts: Path, tmp_path: Path) -> None:
     assert "Name an INPUT and its --modality, or use --rebuild" in outcome.err
 
 
-def test_help_names_every_home() -> None:
+def test_help_names_every_backend() -> None:
     for command in ("index", "search"):
         outcome = invoke(command, "--help")
         assert outcome.code == 0
@@ -287,7 +287,7 @@ def test_tables_that_are_not_utf8_or_have_empty_texts(texts: Path, tmp_path: Pat
     assert "1 of 2 texts of words are empty" in invoke("index", texts / "run", *options).err
 
 
-def test_ctrl_c_after_items_were_added_says_so(
+def test_ctrl_c_reports_items_that_were_added(
     texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*_: object, **__: object) -> None:

@@ -101,7 +101,7 @@ def test_examples_are_in_the_order_of_precision() -> None:
         assert example.counterpart.rank == example.rank
 
 
-def test_pictures_are_told_with_their_class(tmp_path: Path) -> None:
+def test_pictures_are_shown_with_their_class(tmp_path: Path) -> None:
     of, data = found(), given()
     shows = [tmp_path / f"{row}.jpg" for row in range(len(data[2]))]
     (example, *_) = pick_classes(of, *data, shows=shows, each=1, k=2)
@@ -109,7 +109,7 @@ def test_pictures_are_told_with_their_class(tmp_path: Path) -> None:
     assert {hit.note for hit in example.hits} <= set(of.names)
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_labels_that_do_not_fit_are_refused() -> None:
     of, data = found(), given()
     with pytest.raises(InputError, match="each must be a whole number of at least 1, got each=0"):
         pick_classes(of, *data, each=0)

@@ -44,7 +44,7 @@ def test_missing_values_are_gaps_and_lone_values_have_a_marker() -> None:
     assert line.get_marker() == "o"
 
 
-def test_no_loss_and_no_validation_are_said() -> None:
+def test_no_loss_and_no_validation_are_reported() -> None:
     figure = training_curves([{"stage": "all", "epoch": 0, "loss": None}])
     assert texts(figure, 0) == ["no loss was recorded"]
     assert texts(figure, 1) == ["no validation was recorded"]

@@ -112,7 +112,7 @@ def test_without_pillow_small_pictures_are_kept_and_large_ones_named(
     assert data_uri(large) is None
 
 
-def test_what_is_no_picture_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_no_picture_is_shown_by_its_name(tmp_path: Path) -> None:
     text = tmp_path / "<b>.txt"
     text.write_text("no picture")
     broken = tmp_path / "broken.png"

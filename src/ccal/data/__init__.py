@@ -7,6 +7,7 @@ tables     pairs from a table, with bad rows reported by line
 splits     train / valid / test: random, group- or label-disjoint, or from a column
 source     `Source`: files, columns and split as plain data
 reading    `read_source`: the pairs of a `Source` and their split, with hashes that notice changes
+items      items of one modality from a file, to embed or to index; the same items read again
 published  readers of published data sets
 """
 

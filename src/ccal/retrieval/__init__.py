@@ -3,6 +3,7 @@
 index      Index: build, open, add, remove, update, search
 items      Item, Hit, Stats, and the errors of an index
 embedding  raw items and vectors as unit rows; the fingerprint of a model
+models     the model of an index: found where it was saved, or replaced by a newer one
 filters    conditions on metadata
 exact      exact search by matrix products
 answers    hits that are made when somebody looks at them
