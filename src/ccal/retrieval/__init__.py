@@ -8,23 +8,25 @@ filters    conditions on metadata
 exact      exact search by matrix products
 answers    hits that are made when somebody looks at them
 backends   where an index is kept: a folder, PostgreSQL, Milvus
-codes      binary codes
+codes      binary codes; `ccal.codes` has their public names
+models     the model of an index, opened from its folder
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ccal.optional import lazy_names
+from ccal.retrieval.items import (
+    DamagedIndexError,
+    Hit,
+    IndexInUseError,
+    Item,
+    OtherModelError,
+    Stats,
+)
 
 if TYPE_CHECKING:
     from ccal.retrieval.embedding import fingerprint
     from ccal.retrieval.index import Index
-    from ccal.retrieval.items import (
-        DamagedIndexError,
-        Hit,
-        IndexInUseError,
-        Item,
-        OtherModelError,
-        Stats,
-    )
 
 __all__ = [
     "DamagedIndexError",
@@ -37,12 +39,4 @@ __all__ = [
     "fingerprint",
 ]
 
-_MODULES = {"Index": "index", "fingerprint": "embedding"}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f"{__name__}.{_MODULES.get(name, 'items')}")
-    value = globals()[name] = getattr(module, name)
-    return value
+__getattr__ = lazy_names(__name__, {"embedding": ("fingerprint",), "index": ("Index",)})
