@@ -33,15 +33,6 @@ from numpy.typing import DTypeLike, NDArray
 from ccal.errors import CcalError, InputError
 from ccal.files import write_atomically
 
-__all__ = [
-    "ArrayFile",
-    "ArrayFolder",
-    "DamagedFileError",
-    "read_archive",
-    "write_archive",
-    "write_array_file",
-]
-
 Layout = Callable[[dict[str, Any]], Sequence[tuple[DTypeLike, tuple[int, ...]]]]
 """From the header of an `ArrayFile` to the type and shape of each of its arrays."""
 

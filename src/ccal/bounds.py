@@ -15,8 +15,6 @@ from typing import Any
 
 from ccal.errors import InputError
 
-__all__ = ["Number", "Options", "Rule", "Whole", "check", "check_all"]
-
 
 @dataclass(frozen=True)
 class Number:

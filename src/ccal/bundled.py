@@ -8,8 +8,6 @@ from pathlib import Path
 from ccal.errors import InputError
 from ccal.model import DualEncoder, load
 
-__all__ = ["abc_hash", "held_out", "model_card", "pretrained"]
-
 _FOLDER = Path(__file__).with_name("models")
 
 

@@ -12,8 +12,6 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-__all__ = ["all_gather", "all_reduce_sum", "on_any_rank", "rank", "world_size"]
-
 
 def world_size() -> int:
     """Number of ranks; 1 when no process group is initialised."""

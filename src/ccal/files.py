@@ -17,17 +17,6 @@ from ccal.optional import require
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = [
-    "FileLock",
-    "LockedError",
-    "alone_in",
-    "load_part",
-    "new_file",
-    "save_part",
-    "sync_folder",
-    "write_atomically",
-]
-
 
 def write_atomically(path: Path, *parts: bytes | memoryview) -> None:
     """Write parts to a file that appears under its name only when it is complete and on disk."""

@@ -17,8 +17,6 @@ from ccal.errors import InputError
 from ccal.evaluation.hubs import HubCorrection
 from ccal.files import load_part, save_part
 
-__all__ = ["DualEncoder", "Items", "LearnedProjection", "load"]
-
 Projection = Literal["cca", "learned", "none"]
 
 _CONFIG, _FORMAT = "config.json", 2

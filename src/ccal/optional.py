@@ -9,8 +9,6 @@ from typing import Any
 
 from ccal.errors import CcalError
 
-__all__ = ["lazy_names", "require"]
-
 
 def require(module: str, extra: str, purpose: str) -> Any:
     """Import `module`, or say which extra of ccal brings it.

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TextIO
 
-__all__ = ["StatusLine", "clock_time", "counting"]
-
 _BAR = 24
 """Width of a bar."""
 

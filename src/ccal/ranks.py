@@ -11,17 +11,6 @@ from torch.nn import functional
 
 from ccal.errors import InputError
 
-__all__ = [
-    "BLOCK",
-    "counterpart_ranks",
-    "inverse_norms",
-    "mean_reciprocal_ranks",
-    "rounding",
-    "unit_ranks",
-    "unit_rows",
-    "weighted_reciprocal_ranks",
-]
-
 SHORTEST = 1e-12
 """`inverse_norms` takes shorter vectors for zero: cosine 0 with everything, gradient 0."""
 

@@ -25,8 +25,6 @@ from ccal.cca.spectral import SmallSingularValueError, aligned_gradients, canoni
 from ccal.cca.statistics import Covariances, Moments
 from ccal.errors import InputError
 
-__all__ = ["BatchSettings", "Facts", "Pass", "backward_pass", "forward_pass"]
-
 # A float32 product leaves an error of about 1e-7 sqrt(S_ii S_jj) in a covariance. If whitening
 # multiplies it by more than this, covariances and whitening are computed again in float64.
 _CONDITION_LIMIT = 3e3

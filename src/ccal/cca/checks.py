@@ -10,15 +10,6 @@ from torch import Tensor
 from ccal.bounds import Number, check
 from ccal.errors import CcalError, InputError
 
-__all__ = [
-    "check_finite",
-    "check_pair",
-    "check_view",
-    "refuse_recomputation",
-    "refuse_second_derivative",
-    "ridge_pair",
-]
-
 
 def check_view(view: Tensor, name: str, dim: int | None = None) -> None:
     """Refuse a view that is not a floating (n, dim) matrix."""

@@ -29,8 +29,6 @@ from ccal.cca.statistics import Moments
 from ccal.cca.views import Float64, SampleSpan, View, stream
 from ccal.errors import InputError
 
-__all__ = ["Fitted", "Parameters", "Progress", "fit_moments", "fit_pairs"]
-
 Progress = Callable[[str, int, int], None]
 """Called with what is counted ("samples" or "ridges"), how many are done, and of how many."""
 

@@ -18,8 +18,6 @@ from ccal.cca.solver import add_ridge, solve
 from ccal.cca.statistics import Covariances, streamed
 from ccal.errors import InputError, SmallBatchWarning
 
-__all__ = ["CCALayer", "Coordinates"]
-
 Coordinates = Literal["aligned", "canonical"]
 
 # With fewer samples for each dimension of both views together, pure noise already shows canonical

@@ -20,7 +20,6 @@ from ccal.ranks import mean_reciprocal_ranks
 if TYPE_CHECKING:
     import os
 
-__all__ = ["CCA"]
 
 ArrayX = TypeVar("ArrayX", NDArray[Any], Tensor)
 ArrayY = TypeVar("ArrayY", NDArray[Any], Tensor)

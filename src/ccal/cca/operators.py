@@ -18,8 +18,6 @@ from ccal.cca.checks import check_finite, refuse_second_derivative
 from ccal.cca.precision import full_precision, upcast, working_dtype
 from ccal.errors import NotFittedError
 
-__all__ = ["BatchCCA", "batch_cca", "project"]
-
 _SAVED = len(Pass._fields)
 
 

@@ -8,8 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["full_precision", "upcast", "working_dtype"]
-
 
 def working_dtype(x: Tensor, y: Tensor) -> torch.dtype:
     """float64 if either view has it, else float32: half cannot hold a sum over a batch."""

@@ -15,16 +15,6 @@ from ccal.cca.statistics import Moments
 from ccal.errors import InputError
 from ccal.ranks import weighted_reciprocal_ranks
 
-__all__ = [
-    "NEGLIGIBLE",
-    "POWERS",
-    "HeldOut",
-    "Trial",
-    "hold_out",
-    "search_ridges",
-    "try_out",
-]
-
 NEGLIGIBLE = 1e-6
 """Correlations below this share of the largest are rounding noise, not directions."""
 

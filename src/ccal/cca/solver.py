@@ -20,21 +20,6 @@ from ccal.cca.spectral import canonical_gradients, divide_by_sums, singular_vect
 from ccal.cca.statistics import Covariances
 from ccal.errors import InputError
 
-__all__ = [
-    "Ridge",
-    "Solution",
-    "add_ridge",
-    "canonical_projections",
-    "fix_signs",
-    "polar_factor",
-    "ridge_floor",
-    "ridge_in_force",
-    "solve",
-    "usable_ridge",
-    "whitened_cross_covariance",
-    "whitening",
-]
-
 
 def ridge_floor(cov: Tensor) -> float:
     """Smallest ridge that keeps a float64 covariance positive definite in floating point."""

@@ -22,17 +22,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = [
-    "CovarianceGradients",
-    "SingularVectors",
-    "SmallSingularValueError",
-    "aligned_gradients",
-    "canonical_gradients",
-    "divide_by_sums",
-    "singular_vectors",
-]
-
-
 # Squared ratio of the least to the largest correlation above which float32 products suffice.
 _NARROW = 2.5e-5
 

@@ -12,8 +12,6 @@ from ccal import distributed
 from ccal.cca.checks import check_finite, check_pair
 from ccal.errors import InputError
 
-__all__ = ["Covariances", "Moments", "streamed"]
-
 
 @dataclass(frozen=True)
 class Covariances:

@@ -18,8 +18,6 @@ from torch import Tensor
 from ccal.cca.statistics import Moments
 from ccal.errors import InputError
 
-__all__ = ["Float64", "SampleSpan", "View", "open_pair", "open_view", "project_view", "stream"]
-
 Float64 = NDArray[np.float64]
 
 # Values read at a time: 32 MB of float64.

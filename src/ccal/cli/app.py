@@ -12,8 +12,6 @@ from typer.core import TyperGroup
 
 from ccal.cli.console import quiet_errors, warn_plainly
 
-__all__ = ["app"]
-
 _COMMANDS = (
     *("train", "evaluate", "compare", "encode", "index", "search", "identify", "serve", "info"),
     *("reproduce", "data", "demo"),

@@ -12,8 +12,6 @@ from ccal.cli.console import note, note_warnings, training
 from ccal.errors import InputError
 from ccal.runs.config import read_config
 
-__all__ = ["command"]
-
 
 def command(
     context: typer.Context,

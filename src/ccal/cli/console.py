@@ -9,19 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from ccal.errors import CcalError, InputError
-from ccal.progress import counting as progress_line
-
-__all__ = [
-    "StoppedError",
-    "align",
-    "is_first_rank",
-    "note",
-    "note_warnings",
-    "progress_line",
-    "quiet_errors",
-    "training",
-    "warn_plainly",
-]
 
 
 class StoppedError(CcalError):

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ccal.cli.console import note, progress_line
+from ccal.cli.console import note
 from ccal.errors import InputError
+from ccal.progress import counting
 
 if TYPE_CHECKING:
     from ccal.music import Tune
 
-__all__ = ["app"]
 
 app = typer.Typer(
     add_completion=False,
@@ -79,7 +79,7 @@ def build(
         settings,
         processes=processes or os.cpu_count() or 1,
         replace=replace,
-        progress=progress_line("rendering tunes"),
+        progress=counting("rendering tunes"),
     )
     for title, reason in store.skipped:
         note(f"left out: {title}: {reason}")

@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["command"]
-
 
 def command(
     out: Annotated[
@@ -42,10 +40,10 @@ def command(
         print(compare())
         print("\nYour own pairs: ccal train --help")
         return
-    from ccal.cli.console import progress_line
     from ccal.experiments.folk_tunes_demo import main
+    from ccal.progress import counting
 
     require("verovio", extra="music", purpose="The demo with music")
     require("matplotlib", extra="plots", purpose="The demo's report")
-    main(out, progress=progress_line)
+    main(out, progress=counting)
     print("Next: ccal identify RECORDING, ccal serve, or your own pairs with ccal train --help")

@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from ccal.cli import options as o
-from ccal.cli.console import note, progress_line
+from ccal.cli.console import note
 from ccal.errors import InputError
-
-__all__ = ["command"]
+from ccal.progress import counting
 
 
 def command(
@@ -57,7 +56,7 @@ def command(
     given = read_items(source, column=column, key=key)
     for text in given.notes:
         note(text)
-    progress = progress_line(f"encoding {modality}")
+    progress = counting(f"encoding {modality}")
     rows, features = write_embeddings(out, model, modality, given.items, progress=progress)
     more = features - model.dim
     hubs = f" ({model.dim} and {more} that correct for hubs)" if more > 0 else ""

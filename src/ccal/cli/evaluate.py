@@ -12,8 +12,6 @@ from ccal.cli import options as o
 from ccal.cli.console import note
 from ccal.errors import InputError
 
-__all__ = ["command"]
-
 
 def command(
     context: typer.Context,

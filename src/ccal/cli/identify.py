@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ccal.cli.console import align, note, progress_line
+from ccal.cli.console import align, note
 from ccal.errors import InputError
+from ccal.progress import counting
 
 if TYPE_CHECKING:
     from ccal.music import TuneLibrary, TuneMatch
 
-__all__ = ["command"]
 
 # Columns of staff that are shown before and after the match.
 _AROUND = 150
@@ -102,13 +102,11 @@ def _library(folder: Path | None, run: Path | None) -> TuneLibrary:
     from ccal.runs import load_model
 
     chosen = load_model(run) if run else default_model()
-    embedding = progress_line("embedding tunes")
+    embedding = counting("embedding tunes")
     if folder is None:
         if not default_folder().is_dir():
             note("The tunes are rendered and embedded once, which takes some minutes.")
-        return default_library(
-            chosen, rendering=progress_line("rendering tunes"), embedding=embedding
-        )
+        return default_library(chosen, rendering=counting("rendering tunes"), embedding=embedding)
     return library_of(SheetAudioStore(folder), chosen, progress=embedding)
 
 

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccal.cli import options as o
-from ccal.cli.console import note, progress_line
+from ccal.cli.console import note
 from ccal.errors import CcalError, InputError
+from ccal.progress import counting
 
 if TYPE_CHECKING:
     from ccal.retrieval import Index
-
-__all__ = ["command"]
 
 
 def command(
@@ -95,7 +94,7 @@ def command(
         _refuse_for_rebuild(modality, column, id_column, metadata, key, float16, dims, codes)
         from ccal.retrieval.models import rebuild_from_files
 
-        progress = progress_line("embedding")
+        progress = counting("embedding")
         with rebuild_from_files(out, model, model_folder=run, progress=progress) as index:
             note(f"Embedded {index.count():,} items of {index.stats().location} anew.")
         return
@@ -118,7 +117,7 @@ def command(
     for text in given.notes:
         note(text)
     known: dict[str, Any] = {"ids": given.ids, "metadata": given.metadata, "files": given.files}
-    known["progress"] = progress_line(f"indexing {modality}")
+    known["progress"] = counting(f"indexing {modality}")
     if rebuild or not _exists(out):
         dtype: Any = "float16" if float16 else "float32"
         known |= {"modality": modality, "dtype": dtype, "dims": dims, "codes": codes}

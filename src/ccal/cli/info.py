@@ -11,8 +11,6 @@ import typer
 
 from ccal.cli import options as o
 
-__all__ = ["command"]
-
 
 def command(
     run: o.RunFolder,

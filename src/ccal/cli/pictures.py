@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["Graphics", "picture", "terminal_graphics"]
-
 Graphics = Literal["kitty", "iterm", "true", "256"]
 """The graphics protocols of kitty and iTerm2, or half blocks in 24-bit or in 256 colours."""
 

@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from ccal.cli.console import note, progress_line
-
-__all__ = ["command"]
+from ccal.cli.console import note
+from ccal.progress import counting
 
 
 class Small(Enum):
@@ -91,7 +90,7 @@ def command(
     if (tunes / MANIFEST).is_file():
         store = SheetAudioStore(tunes)
     else:
-        progress = progress_line("rendering tunes")
+        progress = counting("rendering tunes")
         store = build_store(read_tunes(tunes), out / "store", progress=progress)
     budget = Budget(
         max_epochs=epochs,

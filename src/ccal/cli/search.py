@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ccal.model import DualEncoder
     from ccal.retrieval import Hit, Index
 
-__all__ = ["command", "parse_filters"]
 
 _FILTER = re.compile(r"([^<>=]+)(>=|<=|>|<|=)(.*)", re.DOTALL)
 

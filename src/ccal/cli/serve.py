@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 
 import typer
 
-from ccal.cli.console import note, progress_line
+from ccal.cli.console import note
 from ccal.errors import InputError
+from ccal.progress import counting
 
 if TYPE_CHECKING:
     from ccal.serve import Collection
 
-__all__ = ["command"]
 
 _ACCESS, _LIMITS = "Access", "Limits"
 _SHORTEST_TOKEN = 16
@@ -207,7 +207,7 @@ def _tunes(location: Path, run: Path | None) -> Collection:
     if (location / _LIBRARY).is_file():
         library = TuneLibrary.open(location, model)
     else:
-        progress = progress_line("embedding tunes")
+        progress = counting("embedding tunes")
         library = library_of(SheetAudioStore(location), model, progress=progress)
     return TuneCollection(library, model, title=_title(str(location)), model_folder=run)
 
@@ -228,7 +228,7 @@ def _own_tunes(run: Path | None) -> Collection:
 
     def make(report: Report) -> Collection:
         def both(what: str) -> Callable[[int, int], None]:
-            line = progress_line(what)
+            line = counting(what)
 
             def tell(done: int, total: int) -> None:
                 report(what, done, total)

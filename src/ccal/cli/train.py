@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ccal.data import Source
     from ccal.training import Settings
 
-__all__ = ["command"]
-
 
 def command(
     context: typer.Context,

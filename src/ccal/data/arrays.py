@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from ccal.errors import InputError
 
-__all__ = ["describe_bad_rows", "find_bad_rows", "load_array"]
-
 
 def load_array(path: str | PathLike[str], key: str | None = None) -> NDArray[Any]:
     """The array (rows, ...) of a `.npy` file, memory-mapped, or of a `.npz` file, in memory.

@@ -24,7 +24,6 @@ from ccal.files import new_file
 if TYPE_CHECKING:
     from ccal.model import DualEncoder, Items
 
-__all__ = ["SourceItems", "can_read_again", "read_again", "read_items", "write_embeddings"]
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 _ROW = re.compile(r"(?P<file>.+\.np[yz])(:(?P<key>.+))?#(?P<row>\d+)", re.DOTALL)

@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from ccal.errors import InputError
 
-__all__ = ["Pairs", "Rows"]
-
 Index: TypeAlias = "slice | Sequence[int] | NDArray[np.integer[Any]] | NDArray[np.bool_]"
 
 

@@ -23,8 +23,6 @@ from ccal.errors import InputError
 from ccal.features import scan_images
 from ccal.features.scan import SUFFIXES
 
-__all__ = ["Data", "content_hash", "read_source", "split_hash"]
-
 
 def content_hash(pairs: Pairs) -> str:
     """SHA-256 of all that pairs hold, read a piece at a time."""

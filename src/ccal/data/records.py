@@ -11,8 +11,6 @@ from typing import Any
 from ccal.errors import InputError
 from ccal.optional import require
 
-__all__ = ["SUFFIXES", "Record", "read_records"]
-
 # The line a row starts at, and its values by column, or what is wrong with it.
 Record = tuple[int, "dict[str, Any] | str"]
 

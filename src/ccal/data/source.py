@@ -17,8 +17,6 @@ from typing import Any, Literal, Self, get_args
 
 from ccal.errors import InputError
 
-__all__ = ["LAYOUTS", "Layout", "Source", "View", "layout_kind"]
-
 
 @dataclass(frozen=True)
 class View:

@@ -13,16 +13,6 @@ from ccal.bounds import Options, Whole, check
 from ccal.data.pairs import Pairs
 from ccal.errors import InputError
 
-__all__ = [
-    "Split",
-    "column_split",
-    "disjoint_split",
-    "part_size",
-    "random_split",
-    "split_name",
-    "split_pairs",
-]
-
 _NAMES = {"train": "train", "training": "train", "test": "test"}
 _NAMES |= dict.fromkeys(("valid", "val", "validation", "dev"), "valid")
 

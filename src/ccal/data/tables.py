@@ -18,8 +18,6 @@ from ccal.data.records import read_records
 from ccal.data.splits import split_name
 from ccal.errors import Faults, InputError
 
-__all__ = ["BadRows", "Table", "read_table", "text_fault"]
-
 
 @dataclass(kw_only=True)
 class BadRows(Faults):

@@ -13,8 +13,6 @@ from ccal.bounds import Number, Whole, check
 from ccal.encoders.registry import register_tower
 from ccal.errors import InputError
 
-__all__ = ["DenseTower", "check_features"]
-
 
 @register_tower("dense")
 class DenseTower(nn.Module):

@@ -12,8 +12,6 @@ from ccal.encoders.dense import check_features
 from ccal.encoders.registry import register_tower
 from ccal.errors import InputError
 
-__all__ = ["LinearTower", "signed_root"]
-
 _HIDDEN_DROPOUT = 0.3
 
 

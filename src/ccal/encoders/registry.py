@@ -25,16 +25,6 @@ from torch import nn
 
 from ccal.errors import InputError
 
-__all__ = [
-    "FrontEnd",
-    "build_front_end",
-    "build_tower",
-    "front_end_config",
-    "register_front_end",
-    "register_tower",
-    "tower_config",
-]
-
 Part = TypeVar("Part")
 Class = TypeVar("Class", bound=type)
 

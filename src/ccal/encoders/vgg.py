@@ -15,8 +15,6 @@ from ccal.bounds import Whole
 from ccal.encoders.registry import register_tower
 from ccal.errors import InputError
 
-__all__ = ["VGG"]
-
 
 @register_tower("vgg")
 class VGG(nn.Module):

@@ -17,8 +17,6 @@ from ccal.encoders.dense import check_features
 from ccal.encoders.registry import register_tower
 from ccal.errors import InputError
 
-__all__ = ["OneHotConv", "WordCNN", "WordCRNN"]
-
 _KERNEL, _POOL = 3, 3
 _NO_WORD = 2  # numbers that stand for no word of the vocabulary: padding and unknown
 

@@ -15,16 +15,6 @@ from torch import Tensor
 from ccal.errors import InputError
 from ccal.evaluation.inputs import Array, embeddings, labels, unit_pair
 
-__all__ = [
-    "ClassReport",
-    "class_average_precision",
-    "class_means",
-    "class_precisions",
-    "evaluate_classes",
-    "item_average_precision",
-    "reachable_k",
-]
-
 
 def class_average_precision(
     queries: Array, query_labels: Array, items: Array, item_labels: Array, *, k: int = 50

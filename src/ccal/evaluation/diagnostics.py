@@ -14,15 +14,6 @@ from ccal.evaluation.inputs import Array, embeddings
 from ccal.evaluation.protocol import Ties, two_way_ranks
 from ccal.ranks import unit_rows
 
-__all__ = [
-    "CorrelationStructure",
-    "chance_correlation",
-    "collapse_warning",
-    "correlation_structure",
-    "effective_rank",
-    "tie_warning",
-]
-
 
 @dataclass(frozen=True)
 class CorrelationStructure:

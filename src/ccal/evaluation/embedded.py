@@ -11,8 +11,6 @@ from ccal.errors import InputError
 from ccal.evaluation.classes import ClassReport, evaluate_classes, reachable_k
 from ccal.evaluation.protocol import Report, Ties, evaluate_embeddings
 
-__all__ = ["EmbeddedPairs", "evenly_spaced"]
-
 
 @dataclass(frozen=True)
 class EmbeddedPairs:

@@ -17,8 +17,6 @@ from ccal.bounds import Number, Whole, check
 from ccal.errors import InputError
 from ccal.ranks import unit_rows
 
-__all__ = ["HubCorrection", "csls_scores", "inverted_softmax_scores", "mean_of_neighbours"]
-
 _CHUNK = 1024
 
 

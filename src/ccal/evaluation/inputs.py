@@ -12,8 +12,6 @@ from torch import Tensor
 from ccal.errors import InputError
 from ccal.ranks import unit_rows
 
-__all__ = ["Array", "embeddings", "group_rows", "labels", "unit_pair"]
-
 Array = Tensor | NDArray[Any]
 
 

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from ccal.errors import InputError
 from ccal.evaluation.inputs import Array
 
-__all__ = ["LABELS", "Measures", "bootstrap_intervals"]
-
 LABELS = {"r1": "R@1", "r5": "R@5", "r10": "R@10", "mr": "MR", "mrr": "MRR", "mean_rank": "mean"}
 """Column headings, in the order of the fields of `Measures`."""
 

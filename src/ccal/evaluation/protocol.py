@@ -14,8 +14,6 @@ from ccal.evaluation.inputs import Array, group_rows, unit_pair
 from ccal.evaluation.measures import LABELS, Measures, bootstrap_intervals
 from ccal.ranks import BLOCK, unit_ranks
 
-__all__ = ["Direction", "Report", "Ties", "evaluate_embeddings", "two_way_ranks"]
-
 Ties = Literal["optimistic", "pessimistic"]
 
 

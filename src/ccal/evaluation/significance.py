@@ -18,8 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 from ccal.bounds import Whole, check
 from ccal.errors import InputError
 
-__all__ = ["half_interval", "holm", "randomisation_test"]
-
 # Quantiles .975 of Student's t for 1, 2, ... degrees of freedom; a few seeds are far from normal.
 _T = (
     *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),

@@ -14,8 +14,6 @@ from ccal.data import Pairs, random_split
 from ccal.runs import Comparison
 from ccal.training import Settings, evaluate, train
 
-__all__ = ["METHODS", "compare", "halves"]
-
 METHODS = {
     "linear CCA": Settings(method="linear", dim=24),
     "CCAL + ranking loss": Settings.preset(

@@ -29,8 +29,6 @@ from ccal.music import (
 )
 from ccal.training.settings import Settings
 
-__all__ = ["SETTINGS", "build_stores", "split_stores", "train_folk_tunes"]
-
 _STRIDE = 2
 _PIANO, _VIOLIN, _FLUTE, _GUITAR = 0, 40, 73, 25
 

@@ -38,7 +38,6 @@ from ccal.training.hardware import keep_freed_memory
 if TYPE_CHECKING:
     from ccal.reports import Example
 
-__all__ = ["Query", "main", "recordings"]
 
 _TUNES, _VALID, _TEST = 90, 8, 20
 _EPOCHS, _EPOCH_PAIRS, _STRIDE = 4, 2_000, 2

@@ -31,9 +31,6 @@ from ccal.runs.folder import differences
 from ccal.training.settings import Settings
 from ccal.training.validation import embed
 
-__all__ = ["METHODS", "PAPER", "Budget", "Row", "check_names", "comparison", "nottingham_split"]
-__all__ += ["reproduce", "run_method"]
-
 
 class Row(NamedTuple):
     """Measures of one direction, in % except for the median rank."""

@@ -16,8 +16,6 @@ from ccal.training.progress import History
 from ccal.training.settings import Settings
 from ccal.training.validation import embed
 
-__all__ = ["evaluate_pairs", "sheet_audio_model", "train_sheet_audio"]
-
 _HEIGHTS = {"sheet": 40, "audio": 136}
 
 

@@ -20,18 +20,6 @@ from torch.nn.utils.fusion import fuse_conv_bn_weights
 from ccal.errors import InputError
 from ccal.optional import require
 
-__all__ = [
-    "LITE_CROPS",
-    "LITE_SIZES",
-    "Backbone",
-    "as_backbone",
-    "backbone_names",
-    "check_backbone",
-    "load_backbone",
-    "load_lite",
-    "register_backbone",
-]
-
 # Of Lite0, 1 and 2, as they were trained and evaluated.
 LITE_SIZES = (224, 240, 260)
 LITE_CROPS = (0.875, 0.882, 0.89)

@@ -16,8 +16,6 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FeatureCache", "user_cache"]
-
 _FILE, _CHECK_BYTES = "features.sqlite", 16
 
 

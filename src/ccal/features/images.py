@@ -30,8 +30,6 @@ from ccal.features.cache import FeatureCache, user_cache
 from ccal.features.loading import ImageItem, centre_crop, load_image, path_name, read_file
 from ccal.features.scan import in_order
 
-__all__ = ["ImageFeatures"]
-
 
 @dataclass
 class _PendingImage:

@@ -17,8 +17,6 @@ from ccal.optional import require
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["FORMATS", "ImageItem", "centre_crop", "load_image", "path_name", "read_file", "to_rgb"]
-
 
 def to_rgb(image: Image.Image) -> Image.Image:
     """The image in mode RGB: grey, palette, CMYK and 16 bits converted, transparency over white.

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from ccal.errors import Faults, InputError
 from ccal.features.loading import load_image, path_name
 
-__all__ = ["SUFFIXES", "BadImages", "ImageScan", "find_images", "in_order", "scan_images"]
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 

@@ -14,8 +14,6 @@ from ccal.bounds import Whole, check
 from ccal.errors import InputError, NotFittedError
 from ccal.optional import require
 
-__all__ = ["TextFrontEnd", "checked_texts", "lemmatise", "refuse_unknown", "tokenise", "word_check"]
-
 
 class _WordCharacters(dict[int, int]):
     """For `str.translate`: letters, marks and digits stay, all else becomes a space."""

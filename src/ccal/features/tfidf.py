@@ -17,8 +17,6 @@ from ccal.encoders import register_front_end
 from ccal.errors import InputError
 from ccal.features.text import TextFrontEnd, checked_texts
 
-__all__ = ["SparseRows", "TfidfVectoriser"]
-
 
 class SparseRows:
     """A matrix (n, d) by its non-zero values, row by row; indexing gives dense float32 rows.

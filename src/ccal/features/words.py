@@ -12,8 +12,6 @@ from ccal.bounds import Whole, check
 from ccal.encoders import register_front_end
 from ccal.features.text import TextFrontEnd, checked_texts
 
-__all__ = ["WordSequences"]
-
 _UNKNOWN, _FIRST_WORD = 1, 2
 
 

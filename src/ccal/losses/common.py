@@ -12,14 +12,6 @@ from ccal.cca.precision import full_precision, upcast, working_dtype
 from ccal.errors import InputError
 from ccal.ranks import inverse_norms
 
-__all__ = [
-    "DIRECTIONS",
-    "Direction",
-    "check_embeddings",
-    "cosines",
-    "false_negatives",
-]
-
 Direction = Literal["x->y", "y->x", "both"]
 DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 

@@ -17,8 +17,6 @@ from ccal.losses.common import (
     false_negatives,
 )
 
-__all__ = ["InfoNCELoss"]
-
 MAX_SCALE = 100.0
 
 

@@ -13,8 +13,6 @@ from ccal.cca.precision import upcast, working_dtype
 from ccal.losses.common import DIRECTIONS, Direction, check_embeddings
 from ccal.losses.ranking_kernel import loss_and_gradients, operator
 
-__all__ = ["PairwiseRankingLoss"]
-
 
 class PairwiseRankingLoss(nn.Module):
     """Hinge loss that ranks each matching pair above the mismatched ones by a margin.

@@ -17,8 +17,6 @@ from torch import Tensor
 from ccal.cca.precision import full_precision
 from ccal.ranks import inverse_norms
 
-__all__ = ["loss_and_gradients", "operator"]
-
 BLOCK = 1 << 21
 """Scores held at a time: 8 MB in float32 stay in the cache between the passes over them."""
 

@@ -11,8 +11,6 @@ from torch.nn import functional
 from ccal.bounds import Number, check
 from ccal.losses.common import check_embeddings, cosines, false_negatives
 
-__all__ = ["SigmoidLoss"]
-
 
 class SigmoidLoss(nn.Module):
     """Logistic regression on every combination of the batch: does it match or not?

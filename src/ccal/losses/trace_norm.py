@@ -14,8 +14,6 @@ from ccal.cca.operators import batch_cca
 from ccal.cca.precision import working_dtype
 from ccal.errors import InputError
 
-__all__ = ["TraceNormLoss"]
-
 
 class TraceNormLoss(nn.Module):
     r"""Minus the sum (or mean) of the k largest canonical correlations of the batch.

@@ -16,8 +16,6 @@ from fractions import Fraction
 from ccal.errors import InputError
 from ccal.music.score import Bar, Note, Pitch, Score, Tuplet
 
-__all__ = ["Tune", "altered_by_key", "parse_abc", "split_tunes"]
-
 _FIFTHS = dict(zip("FCGDAEB", range(-1, 6), strict=True))
 # Fifths from the signature of the major key to that of the mode on the same note.
 _MODES = {"maj": 0, "ion": 0, "mix": -1, "dor": -2, "min": -3, "aeo": -3, "phr": -4, "loc": -5}

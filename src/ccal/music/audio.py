@@ -20,9 +20,6 @@ from ccal.bounds import Whole, check
 from ccal.errors import InputError
 from ccal.optional import require
 
-__all__ = ["BINS", "FRAME_RATE", "audio_spectrogram", "filter_bank", "read_audio", "resample"]
-__all__ += ["spectrogram"]
-
 SAMPLE_RATE, FRAME_RATE, BINS = 22050, 31.25, 136
 _WINDOW, _BANDS_PER_OCTAVE, _LOWEST, _HIGHEST, _TUNING = 2048, 24, 30.0, 8000.0, 440.0
 # Frames of one pass; long recordings would need gigabytes at once.

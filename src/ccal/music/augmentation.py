@@ -15,8 +15,6 @@ from ccal.music.audio import BINS
 from ccal.music.engraving import ROWS
 from ccal.music.pairs import COLUMNS, FRAMES, SheetAudioPairs
 
-__all__ = ["Augmentation", "AugmentedPairs"]
-
 # The response of a room or another instrument is a sum of slow waves over the frequencies.
 _WAVES = 4
 

@@ -22,8 +22,6 @@ from ccal.music.rendering import MusicSettings, RenderedTune, Worker
 from ccal.music.store import ARRAYS, MANIFEST, SheetAudioStore, store_files
 from ccal.music.tunes import melody_groups
 
-__all__ = ["build_store"]
-
 # The folder of single rendered tunes; it is deleted when the store is complete.
 _PARTS = "parts"
 

@@ -16,8 +16,6 @@ from ccal.music.tunes import COLLECTIONS, collection
 from ccal.retrieval.embedding import fingerprint
 from ccal.retrieval.items import DamagedIndexError
 
-__all__ = ["default_folder", "default_library", "default_model", "held_out_tunes", "library_of"]
-
 
 def library_of(
     store: SheetAudioStore, model: DualEncoder, *, progress: Progress | None = None

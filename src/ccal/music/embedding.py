@@ -19,8 +19,6 @@ from ccal.music.pairs import FRAMES
 from ccal.music.store import SheetAudioStore
 from ccal.ranks import unit_rows
 
-__all__ = ["MODALITIES", "POSITION", "Embedder", "cut", "ink", "positions_of"]
-
 MODALITIES = ("sheet", "audio")
 # Small enough for the caches of a CPU.
 _BATCH = 64

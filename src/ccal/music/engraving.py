@@ -26,8 +26,6 @@ from ccal.music.mei import to_mei
 from ccal.music.score import Score
 from ccal.optional import require
 
-__all__ = ["ROWS", "ChildFailedError", "Engraving", "engrave", "in_child"]
-
 Result = TypeVar("Result")
 
 

@@ -15,9 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Alignment", "Axis", "Lines", "best_lines", "follow", "rank_tunes"]
-__all__ += ["staff_axis", "time_axis", "votes"]
-
 Floats = NDArray[np.float32]
 
 # From 0.79 to 1.27 positions per step, 4% apart.

@@ -32,8 +32,6 @@ from ccal.retrieval.embedding import fingerprint, unit_vectors
 from ccal.retrieval.exact import nearest
 from ccal.retrieval.items import DamagedIndexError, OtherModelError
 
-__all__ = ["MANIFEST", "OtherTunesError", "Snippet", "TuneLibrary", "TuneMatch"]
-
 MANIFEST, _FORMAT = "library.json", 1
 _KEYS = ("model", "store", "store_folder", "level", "dim", "places", "files")
 # Frames between snippets of a recording, and columns between those of a picture.

@@ -13,8 +13,6 @@ from itertools import groupby
 from ccal.errors import InputError
 from ccal.music.score import Bar, Note, Score
 
-__all__ = ["to_mei"]
-
 _SIGNS = {-2: "ff", -1: "f", 0: "n", 1: "s", 2: "x"}
 _SHORTEST = Fraction(1, 128)
 _HEAD = (

@@ -11,8 +11,6 @@ from xml.etree import ElementTree
 from ccal.errors import InputError
 from ccal.music.abc import Tune, altered_by_key
 
-__all__ = ["SUFFIXES", "read_musicxml"]
-
 SUFFIXES = (".musicxml", ".mxl", ".xml")
 _LARGEST = 50_000_000
 _KEYS = ("Cb", "Gb", "Db", "Ab", "Eb", "Bb", "F", "C", "G", "D", "A", "E", "B", "F#", "C#")

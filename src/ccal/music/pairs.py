@@ -22,7 +22,6 @@ from ccal.music.store import SheetAudioStore
 if TYPE_CHECKING:
     from ccal.training.batches import Features
 
-__all__ = ["COLUMNS", "FRAMES", "JoinedPairs", "SheetAudioPairs", "ThinnedPairs"]
 
 COLUMNS = FRAMES = 100
 

@@ -14,8 +14,6 @@ from ccal.files import write_atomically
 from ccal.music.pairs import SheetAudioPairs
 from ccal.optional import require
 
-__all__ = ["staff_picture", "write_preview"]
-
 # Pixels of a picture for one of the staff line, and of the lines around a marked part.
 _ZOOM, _EDGE_WIDTH = 3, 2
 _TINT, _EDGE = np.array([255, 226, 140], dtype=np.float32), np.array([191, 77, 0], dtype=np.float32)

@@ -20,9 +20,6 @@ from ccal.music.engraving import ROWS
 from ccal.music.pairs import COLUMNS, FRAMES
 from ccal.optional import require
 
-__all__ = ["Picture", "Recording", "Staff", "find_staff", "level_of", "listen", "moments"]
-__all__ += ["read_staff", "spots"]
-
 Recording = str | PathLike[str] | tuple[Any, int]
 Picture = str | PathLike[str] | NDArray[Any]
 # At least this share of each snippet must lie within the recording or the staff line.

@@ -34,8 +34,6 @@ from ccal.music.engraving import engrave
 from ccal.music.score import Score
 from ccal.music.sound import RENDER_RATE, onset_seconds, sound_font_digest, synthesise
 
-__all__ = ["ONSET", "MusicSettings", "RenderedTune", "Worker", "render_tune"]
-
 # One onset: columns of the head's left edge and centre in the staff line, frame of the spectrogram,
 # highest new pitch (MIDI), start in 1/960 quarter notes.
 ONSET = np.dtype(

@@ -18,8 +18,6 @@ from ccal.errors import CcalError
 from ccal.music.score import Score
 from ccal.music.sound_font import SoundFont, Voice
 
-__all__ = ["RENDER_RATE", "default_sound_font", "onset_seconds", "sound_font_digest", "synthesise"]
-
 RENDER_RATE = 44100
 _VELOCITY = 90
 _DEFAULT = "TimGM6mb.sf2"

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from ccal.errors import InputError
 
-__all__ = ["SoundFont", "Voice"]
-
 # Numbers of generators, as the format calls its controls.
 _FILTER, _FILTER_SWEEP, _HOLD_BY_KEY, _DECAY_BY_KEY, _INSTRUMENT = 8, 11, 39, 40, 41
 _KEYS, _VELOCITIES = 43, 44

@@ -20,8 +20,6 @@ from ccal.music.audio import BINS
 from ccal.music.engraving import ROWS
 from ccal.music.rendering import ONSET, RenderedTune
 
-__all__ = ["ARRAYS", "MANIFEST", "SheetAudioStore", "StoredTune", "store_files"]
-
 MANIFEST, _FORMAT = "manifest.json", 1
 ARRAYS: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {
     "sheet": (np.dtype(np.uint8), (ROWS,)),

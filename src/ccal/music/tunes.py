@@ -22,8 +22,6 @@ from ccal.errors import CcalError, InputError
 from ccal.music.abc import Tune, split_tunes
 from ccal.music.musicxml import SUFFIXES, read_musicxml
 
-__all__ = ["COLLECTIONS", "collection", "melody_groups", "read_tunes", "split_tunes_by_melody"]
-
 # Printed in 1883 and 1903, and part of the package music21.
 COLLECTIONS = {"ryan": "ryansMammoth", "oneill": "oneills1850"}
 # Chosen on the Nottingham tunes: nearly all pairs that share a fifth of their runs have similar

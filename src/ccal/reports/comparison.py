@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["check_methods", "comparison_plot"]
-
 
 def comparison_plot(
     reports_by_method: Mapping[str, Sequence[Report]], *, width: float = WIDE

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.figure import Figure
 
-__all__ = ["correlation_plot"]
-
 
 def correlation_plot(
     structures: Mapping[str, CorrelationStructure], *, width: float = WIDE

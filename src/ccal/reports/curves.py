@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-__all__ = ["Record", "best_epoch", "by_stage", "training_curves"]
 
 _Floats = NDArray[np.float64]
 Record = Mapping[str, Any]

@@ -14,8 +14,6 @@ from ccal.errors import InputError
 from ccal.evaluation import ClassReport, Ties, class_means, two_way_ranks
 from ccal.evaluation.inputs import Array, group_rows, unit_pair
 
-__all__ = ["Example", "Hit", "Item", "Items", "pick_classes", "pick_examples"]
-
 Item = str | Path
 """How a thing is shown: a text, or the path of an image file."""
 

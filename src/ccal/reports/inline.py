@@ -16,7 +16,6 @@ from ccal.reports.style import DARK, GRID, INK, MUTED, PAPER, SERIES, render
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["colour_variables", "data_uri", "inline_svg"]
 
 _NAMES = {
     INK: "--ink",

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from matplotlib.figure import Figure
 
-__all__ = ["save_plots", "show_examples", "write_comparison", "write_report"]
 
 _KINDS: tuple[Literal["png", "svg"], ...] = ("png", "svg")
 _CLASSES_SHOWN = 60

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["cumulative", "rank_plot"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from ccal.retrieval.items import Hit
 
-__all__ = ["Answers", "Facts", "Hits", "Records", "Stored", "best", "scored"]
-
 T = TypeVar("T")
 Facts = tuple[str, str, Mapping[str, Any], str | None]
 """The fields of an `Item`: id, modality, metadata, file."""

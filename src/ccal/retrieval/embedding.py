@@ -20,8 +20,6 @@ from ccal.ranks import unit_rows
 from ccal.retrieval.backends.base import Batches, Vectors
 from ccal.retrieval.items import Item
 
-__all__ = ["as_batch", "embed", "embed_items", "fingerprint", "unit_vectors", "width"]
-
 Progress = Callable[[int, int], None]
 
 _CHUNK = 4096

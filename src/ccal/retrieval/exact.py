@@ -14,8 +14,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["Found", "descending", "largest", "nearest", "score"]
-
 _SPARE, _GROUP = 6, 64
 _FEW = 1 << 18
 """With fewer entries than this, plain `topk` is fastest."""

@@ -11,8 +11,6 @@ from typing import Any
 
 from ccal.errors import InputError
 
-__all__ = ["Condition", "Where", "conditions"]
-
 Where = Mapping[str, Any]
 
 _RANGES = (">=", "<=", ">", "<")

@@ -35,8 +35,6 @@ from ccal.retrieval.items import (
     make_items,
 )
 
-__all__ = ["Index"]
-
 Location = str | os.PathLike[str]
 Metadata = Sequence[Mapping[str, Any]]
 

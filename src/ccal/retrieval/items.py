@@ -10,17 +10,6 @@ from typing import Any, Literal, TypeVar
 
 from ccal.errors import CcalError, InputError
 
-__all__ = [
-    "Binding",
-    "Change",
-    "DamagedIndexError",
-    "Hit",
-    "IndexInUseError",
-    "Item",
-    "OtherModelError",
-    "Stats",
-]
-
 T = TypeVar("T")
 StorageType = Literal["float32", "float16"]
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ccal.model import DualEncoder
     from ccal.retrieval.items import Item
 
-__all__ = ["bound_model", "rebuild_from_files"]
-
 
 def bound_model(index: Index, folder: Path | None = None) -> DualEncoder:
     """Load the model of an index and bind it: from `folder`, or from where the index remembers it.

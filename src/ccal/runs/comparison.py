@@ -22,8 +22,6 @@ from ccal.runs.table import Comparison
 from ccal.runs.training import check_classes, default_folder, finish, read_pairs
 from ccal.training import METHODS, Settings
 
-__all__ = ["compare"]
-
 
 def compare(
     source: Source,

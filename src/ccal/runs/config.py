@@ -11,8 +11,6 @@ from typing import Any
 from ccal.errors import InputError
 from ccal.optional import require
 
-__all__ = ["LAYOUT_VIEWS", "read_config", "read_toml", "to_toml"]
-
 LAYOUT_VIEWS = {"x": "image", "y": "text"}
 """What x and y are in a published data set, unless a person says otherwise."""
 

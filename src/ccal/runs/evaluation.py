@@ -33,8 +33,6 @@ from ccal.model import DualEncoder
 from ccal.runs.folder import Run
 from ccal.training import PairFeatures, embed, embed_pairs
 
-__all__ = ["Evaluation", "Note", "evaluate", "export_trec", "measure"]
-
 Note = Callable[[str], None]
 Part = Literal["test", "valid", "train", "all"]
 

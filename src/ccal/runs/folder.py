@@ -31,17 +31,6 @@ if TYPE_CHECKING:
     from ccal.runs.evaluation import Evaluation
     from ccal.training import Settings
 
-__all__ = [
-    "Run",
-    "check_free",
-    "differences",
-    "fingerprints",
-    "hashes",
-    "load",
-    "load_model",
-    "only_planned",
-    "stages",
-]
 
 _FORMAT = 1
 _TABLES = ("run", "train", "data", "found")

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ccal.data import Rows
     from ccal.reports import Example
 
-__all__ = ["optional_page", "write_page"]
-
 
 def write_page(
     path: Path,

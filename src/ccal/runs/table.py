@@ -20,8 +20,6 @@ from ccal.errors import InputError
 from ccal.evaluation import ClassReport, Direction, Report, Ties
 from ccal.evaluation.significance import half_interval, holm, randomisation_test
 
-__all__ = ["Comparison", "PairedTest", "Row"]
-
 _DRAWS, _LEVEL = 10_000, 0.05
 
 

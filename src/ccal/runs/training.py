@@ -25,8 +25,6 @@ from ccal.training.hardware import keep_freed_memory
 from ccal.training.parallel import from_rank_0
 from ccal.training.scoring import shared_view
 
-__all__ = ["check_classes", "default_folder", "finish", "read_pairs", "train"]
-
 
 def train(
     source: Source | None = None,

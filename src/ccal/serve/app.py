@@ -24,8 +24,6 @@ from ccal.serve.routes import add_routes
 from ccal.serve.search_routes import WORDS, FastPath, add_search_routes
 from ccal.serve.service import Service
 
-__all__ = ["address", "create_app", "listen", "run"]
-
 _DESCRIPTION = """Search a collection of two modalities by words, by a file, or by one of its items.
 
 Errors are `application/problem+json`. With a token, send `Authorization: Bearer TOKEN`."""

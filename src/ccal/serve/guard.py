@@ -35,8 +35,6 @@ from ccal.bounds import Number, Rule, Whole, check_all
 from ccal.serve.metrics import Metrics
 from ccal.serve.problems import PROBLEM, ProblemError, problem_of
 
-__all__ = ["BATCH", "UPLOAD", "Guard", "Hosts", "Limits", "is_loopback"]
-
 UPLOAD, BATCH = "/api/search/file", "/api/search/batch"
 # A character of a text takes at most 12 bytes: two escapes as in "\ud83d\ude00".
 _JSON_BYTES, _ESCAPED = 64 * 1024, 12

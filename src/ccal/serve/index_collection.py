@@ -29,8 +29,6 @@ from ccal.serve.describing import POINTS, describe_model, evenly, has_words, pla
 from ccal.serve.evaluation import Evaluation, find_run
 from ccal.serve.files import ItemFiles
 
-__all__ = ["IndexCollection"]
-
 _EXAMPLES = 12
 
 

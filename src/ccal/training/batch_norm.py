@@ -11,8 +11,6 @@ from torch import Tensor, nn
 
 from ccal import distributed
 
-__all__ = ["batch_norm_over_ranks", "unbiased_batch_norm"]
-
 
 class _OverRanks(nn.modules.batchnorm._BatchNorm):
     """In training mode, mean and variance come from the samples of all ranks, with gradients.

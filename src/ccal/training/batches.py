@@ -24,21 +24,6 @@ from ccal.features import ImageFeatures, SparseRows, TfidfVectoriser
 from ccal.features.text import TextFrontEnd
 from ccal.progress import counting
 
-__all__ = [
-    "Features",
-    "PairFeatures",
-    "RowNumbers",
-    "check_pairs",
-    "concatenated",
-    "epoch_batches",
-    "epoch_rows",
-    "group_count",
-    "one_of_each",
-    "seed_epoch",
-    "share",
-    "some_of",
-]
-
 RowNumbers = NDArray[np.int64]
 
 

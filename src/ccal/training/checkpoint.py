@@ -33,16 +33,6 @@ from ccal.training.progress import MetricsFile, Record, TensorBoard
 from ccal.training.schedule import Schedule
 from ccal.training.settings import Settings
 
-__all__ = [
-    "Checkpointer",
-    "Interrupted",
-    "Signals",
-    "State",
-    "catch_signals",
-    "read_checkpoint",
-    "write_checkpoint",
-]
-
 _FORMAT = 1
 
 Snapshot = dict[str, Any]

@@ -13,8 +13,6 @@ import torch
 from ccal.errors import InputError
 from ccal.training.settings import Settings
 
-__all__ = ["check_precision", "keep_freed_memory", "tower_precision"]
-
 _CPU_FACTS = Path("/proc/cpuinfo")
 _LIMIT = "ONEDNN_MAX_CPU_ISA"
 

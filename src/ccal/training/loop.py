@@ -55,8 +55,6 @@ from ccal.training.validation import (
     validation_mrr,
 )
 
-__all__ = ["fit"]
-
 Select = Literal["both", "x->y", "y->x"]
 Score = Callable[[DualEncoder], float]
 Scores = dict[str, float | None]

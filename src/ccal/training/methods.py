@@ -29,17 +29,6 @@ from ccal.training.batches import PairFeatures
 from ccal.training.settings import Settings
 from ccal.training.validation import clearly_better, reciprocal_ranks
 
-__all__ = [
-    "CorrelationObjective",
-    "EmbeddingObjective",
-    "LinearInitialisation",
-    "build_model",
-    "choose_initialisation",
-    "make_front_ends",
-    "make_objective",
-    "projection_options",
-]
-
 _DIM = 128
 # `CCA` chooses no ridge by itself from fewer pairs.
 _ENOUGH_TO_CHOOSE = 20

@@ -17,15 +17,6 @@ from ccal.distributed import rank, world_size
 from ccal.errors import InputError
 from ccal.model import DualEncoder
 
-__all__ = [
-    "average_gradients",
-    "check_ranks",
-    "copy_from_rank_0",
-    "distributed_from_environment",
-    "from_rank_0",
-    "wait_for_all",
-]
-
 T = TypeVar("T")
 
 

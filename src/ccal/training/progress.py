@@ -13,8 +13,6 @@ from ccal.files import write_atomically
 from ccal.optional import require
 from ccal.progress import StatusLine, clock_time
 
-__all__ = ["History", "MetricsFile", "Progress", "Record", "TensorBoard"]
-
 
 class Progress:
     """Stage, epoch, loss, rate, validation score and the longest time left, on one line.

@@ -36,8 +36,6 @@ from ccal.training.progress import History
 from ccal.training.settings import Settings
 from ccal.training.validation import class_scores, clearly_better, embed, reciprocal_ranks
 
-__all__ = ["Trained", "choose_hub_weight", "train"]
-
 # Defaults of towers with a hidden layer; they were found on digits and Flickr8k.
 _RESIDUAL: dict[str, Any] = {
     "tower": "residual",

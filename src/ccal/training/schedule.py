@@ -8,8 +8,6 @@ from typing import Any, Literal, Self, TypeGuard
 
 from ccal.training.settings import Settings
 
-__all__ = ["Schedule", "Verdict"]
-
 Verdict = Literal["best", "wait", "refine", "stop"]
 
 

@@ -14,8 +14,6 @@ from ccal.errors import InputError
 from ccal.evaluation import EmbeddedPairs, Report, Ties
 from ccal.model import DualEncoder
 
-__all__ = ["embed_pairs", "evaluate", "labels_of", "shared_view"]
-
 
 def evaluate(
     model: DualEncoder,

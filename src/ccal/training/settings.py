@@ -11,8 +11,6 @@ from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 from ccal.bounds import Number, Options, Rule, Whole, check_all
 from ccal.errors import InputError
 
-__all__ = ["BY_TOWER", "METHODS", "PRESETS", "Method", "Settings"]
-
 Method = Literal["refined", "ccal", "dcca", "learned", "linear"]
 METHODS: tuple[Method, ...] = get_args(Method)
 BY_TOWER = (

@@ -15,18 +15,6 @@ from ccal.model import DualEncoder
 from ccal.ranks import counterpart_ranks, mean_reciprocal_ranks
 from ccal.training.batches import Features, PairFeatures, RowNumbers, share
 
-__all__ = [
-    "any_diverged",
-    "class_scores",
-    "clearly_better",
-    "embed",
-    "mean_correlation",
-    "reciprocal_ranks",
-    "refit",
-    "towers_diverged",
-    "validation_mrr",
-]
-
 
 def _nothing() -> None:
     pass

@@ -25,9 +25,6 @@ from ccal.model import DualEncoder, Items, load
 from ccal.ranks import unit_rows
 from ccal.training.scoring import embed_pairs
 
-__all__ = ["ZeroShot", "evaluate_zero_shot", "load_zero_shot"]
-
-
 _CONFIG, _FORMAT, _BATCH = "zero-shot.json", 3, 1024
 _WITH_MODEL_FOLDER = 2  # the format that had the model in a folder of its own
 

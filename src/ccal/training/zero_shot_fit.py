@@ -29,8 +29,6 @@ from ccal.training.scoring import labels_of
 from ccal.training.settings import Settings
 from ccal.training.zero_shot import ZeroShot
 
-__all__ = ["ZeroShotOptions", "train_zero_shot"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ZeroShotOptions:

@@ -20,16 +20,6 @@ from ccal.data.published.files import FilePath, existing_folder
 from ccal.data.tables import BadRows, Table, text_fault
 from ccal.errors import InputError
 
-__all__ = [
-    "Captions",
-    "Image",
-    "Problems",
-    "build_table",
-    "check_options",
-    "image_names",
-    "match_features",
-]
-
 Captions: TypeAlias = Literal["separate", "concatenate"]
 
 

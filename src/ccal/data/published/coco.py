@@ -11,8 +11,6 @@ from ccal.data.splits import split_name
 from ccal.data.tables import Table
 from ccal.errors import InputError
 
-__all__ = ["read_coco"]
-
 
 def read_coco(
     annotations: Mapping[str, FilePath],

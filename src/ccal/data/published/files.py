@@ -13,16 +13,6 @@ from typing import Any, TypeAlias
 from ccal.data.splits import split_name
 from ccal.errors import InputError
 
-__all__ = [
-    "FilePath",
-    "Listed",
-    "existing_folder",
-    "read_json",
-    "read_lines",
-    "read_lists",
-    "visible",
-]
-
 FilePath: TypeAlias = "str | PathLike[str]"
 
 

@@ -10,8 +10,6 @@ from ccal.data.published.captions import Captions, Image, Problems, build_table,
 from ccal.data.published.files import FilePath, read_lines, read_lists
 from ccal.data.tables import Table
 
-__all__ = ["read_flickr"]
-
 _ID = re.compile(r"(?P<name>[^\t]+)#(?P<number>\d+)")
 
 

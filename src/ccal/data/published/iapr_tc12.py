@@ -14,8 +14,6 @@ from ccal.data.splits import random_split
 from ccal.data.tables import Table
 from ccal.errors import InputError
 
-__all__ = ["read_iapr_tc12"]
-
 
 def read_iapr_tc12(
     annotations: FilePath,

@@ -10,8 +10,6 @@ from ccal.data.published.files import FilePath, read_json
 from ccal.data.splits import split_name
 from ccal.data.tables import Table
 
-__all__ = ["read_karpathy"]
-
 
 def read_karpathy(
     path: FilePath,

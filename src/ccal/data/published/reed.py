@@ -18,8 +18,6 @@ from ccal.data.splits import disjoint_split
 from ccal.data.tables import Table
 from ccal.errors import InputError
 
-__all__ = ["read_reed"]
-
 
 def read_reed(
     texts: FilePath,

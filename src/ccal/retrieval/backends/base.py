@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from ccal.retrieval.filters import Condition
 from ccal.retrieval.items import Binding, Change, Hit, Item, OtherModelError
 
-__all__ = ["Backend", "Batches", "Vectors"]
-
 Vectors = NDArray[np.float32]
 Batches = Iterable[tuple[Sequence[Item], Vectors]]
 

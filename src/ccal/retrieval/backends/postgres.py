@@ -30,8 +30,6 @@ from ccal.retrieval.items import (
     no_index,
 )
 
-__all__ = ["PostgresBackend"]
-
 _TABLE = re.compile(r"[a-z_][a-z0-9_]{0,47}")
 # PostgreSQL computes in float32; among this many more than k are the k best of float64.
 _SPARE = 16

@@ -21,8 +21,6 @@ from ccal.retrieval.codes.training import HeadTraining, train_heads, train_throu
 from ccal.retrieval.embedding import fingerprint
 from ccal.retrieval.items import OtherModelError
 
-__all__ = ["BinaryCodes", "Kind"]
-
 _CONFIG, _FORMAT = "codes.json", 1
 
 

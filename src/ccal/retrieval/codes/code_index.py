@@ -16,8 +16,6 @@ from ccal.ranks import unit_rows
 from ccal.retrieval.codes.binary import BinaryCodes
 from ccal.retrieval.codes.hamming import FaissCodes, HammingCodes, Packed, check_packed
 
-__all__ = ["CodeHits", "CodeIndex"]
-
 Array = NDArray[Any]
 
 _CHUNK = 1 << 22

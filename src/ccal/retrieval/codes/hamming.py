@@ -13,8 +13,6 @@ from ccal.bounds import Whole, check
 from ccal.errors import InputError
 from ccal.optional import require
 
-__all__ = ["FaissCodes", "HammingCodes", "hamming_distances", "pack", "unpack"]
-
 Packed = NDArray[np.uint8]
 """Codes (n, bytes), eight bits a byte, the first bit the highest."""
 

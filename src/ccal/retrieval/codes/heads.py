@@ -15,8 +15,6 @@ from ccal.cca.checks import check_pair
 from ccal.errors import InputError
 from ccal.ranks import unit_rows
 
-__all__ = ["Head", "itq_heads", "itq_rotation", "shared_axes", "sign_heads", "unit_views"]
-
 
 def shared_axes(x: Tensor, y: Tensor) -> Tensor:
     """Orthonormal axes (k, k), as columns, those along which pairs (n, k) agree most first.

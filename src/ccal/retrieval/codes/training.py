@@ -17,9 +17,6 @@ from ccal.losses import PairwiseRankingLoss
 from ccal.model import DualEncoder
 from ccal.retrieval.codes.heads import Head
 
-__all__ = ["HeadTraining", "train_heads", "train_through"]
-
-
 _BOUNDS = {
     "epochs": Whole(at_least=1),
     "batch_size": Whole(at_least=2),

@@ -21,8 +21,6 @@ from ccal.retrieval.backends.folder.view import CurrentView
 from ccal.retrieval.filters import Condition
 from ccal.retrieval.items import Binding, Change, DamagedIndexError, Item, is_an_index, no_index
 
-__all__ = ["FolderBackend"]
-
 
 class FolderBackend(Backend):
     """A folder with items.sqlite, writer.lock and segment files.

@@ -28,8 +28,6 @@ from ccal.retrieval.backends.folder.segments import Segment
 from ccal.retrieval.exact import nearest
 from ccal.retrieval.items import Binding
 
-__all__ = ["Cells", "CodesFile", "build_cells", "has_faiss", "open_candidates", "write_codes"]
-
 RECALL = 0.99
 """Share of the ten nearest that a search must find."""
 

@@ -32,8 +32,6 @@ from ccal.retrieval.backends.folder.segments import (
 )
 from ccal.retrieval.items import Binding, DamagedIndexError
 
-__all__ = ["compact_if_due", "repair", "segments_of"]
-
 TAIL = 4096
 """Rows that may wait outside of segments; reading them takes milliseconds when an index opens."""
 

@@ -20,8 +20,6 @@ from ccal.retrieval.backends.folder.segments import pack_record
 from ccal.retrieval.filters import Condition, sqlite_condition
 from ccal.retrieval.items import Change, DamagedIndexError, Item, id_taken, in_order
 
-__all__ = ["ItemStore"]
-
 
 class _Database:
     """A connection with transactions, whose errors name the file.

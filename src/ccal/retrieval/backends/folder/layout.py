@@ -9,8 +9,6 @@ from ccal.errors import InputError
 from ccal.files import FileLock, LockedError, sync_folder
 from ccal.retrieval.items import in_use
 
-__all__ = ["DATABASE", "LOCK", "become_writer", "database_of", "discard", "prepare"]
-
 DATABASE, LOCK = "items.sqlite", "writer.lock"
 # The name in folders of earlier versions, which stay as they are.
 _OLD_DATABASE = "truth.sqlite"

@@ -14,8 +14,6 @@ from ccal.retrieval.answers import Answers, Facts, Stored
 from ccal.retrieval.backends.folder.segments import unpack_record
 from ccal.retrieval.exact import Found, descending
 
-__all__ = ["Catalogue", "ShardRecords", "ranked"]
-
 
 @dataclass(frozen=True)
 class ShardRecords:

@@ -22,8 +22,6 @@ from numpy.typing import NDArray
 from ccal.array_files import ArrayFile, DamagedFileError, write_array_file
 from ccal.retrieval.answers import Facts
 
-__all__ = ["ItemsFile", "Segment", "VectorsFile"]
-
 SPAN = "modality = ? AND row BETWEEN ? AND ?"
 
 

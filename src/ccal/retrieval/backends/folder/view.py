@@ -21,8 +21,6 @@ from ccal.retrieval.exact import Found, descending, nearest, score
 from ccal.retrieval.filters import Condition
 from ccal.retrieval.items import Binding
 
-__all__ = ["CurrentView", "Shard", "View"]
-
 # Filters that leave less than this share are searched exactly, among what they leave.
 _SELECTIVE = 0.25
 # Fewer numbers of float16 than this are kept as float32, as converting takes longer than comparing.

@@ -47,8 +47,6 @@ from ccal.retrieval.items import (
     no_index,
 )
 
-__all__ = ["MilvusBackend"]
-
 T = TypeVar("T")
 # Milvus computes in float32; among this many more than k are the k best of float64.
 _SPARE = 16

@@ -20,8 +20,6 @@ from ccal.retrieval.answers import Facts
 from ccal.retrieval.backends.base import Vectors
 from ccal.retrieval.items import Binding, Item
 
-__all__ = ["LIMIT", "About", "Server", "UnavailableError"]
-
 T = TypeVar("T")
 FACTS = ("id", "modality", "metadata", "file")
 LIMIT = 16_384
