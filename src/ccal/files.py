@@ -97,7 +97,7 @@ class FileLock:
         if self.held:
             return
         try:
-            handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
             raise InputError(
                 f"{self.path.parent}: cannot be written ({error.strerror})."
