@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ccal.errors import InputError
 from ccal.model import DualEncoder
+from ccal.training.hardware import keep_freed_memory
 from tests.training.stand_ins import Contrast, quick, run
 
 
@@ -46,3 +47,7 @@ def test_bf16_is_refused_where_it_may_kill(tmp_path: Path, monkeypatch: pytest.M
     run(settings)
     facts.unlink()
     run(settings)
+
+
+def test_memory_can_be_kept() -> None:
+    assert keep_freed_memory() in (True, False)
