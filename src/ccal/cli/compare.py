@@ -60,8 +60,9 @@ def command(
 
     Needs pairs, as `ccal train` does. Every method and seed is a run of its own, METHOD-SEED in the
     folder; finished ones are not repeated, so that the same command goes on after a stop, and more
-    methods or seeds can be added later. Writes comparison.html, comparison.csv, comparison.json and
-    plots/. A page of one run: `ccal evaluate FOLDER/METHOD-SEED --report FILE.html`.
+    methods or seeds can be added later. A paired test over the test queries says which methods are
+    better than others. Writes comparison.html, comparison.csv, comparison.json and plots/. A page
+    of one run: `ccal evaluate FOLDER/METHOD-SEED --report FILE.html`.
 
     Examples:
 

@@ -83,33 +83,28 @@ def command(
     items are nearest to the query of their own class.
     """
     from ccal import runs
-    from ccal.runs.pages import write_page
 
     if k < 1:
         raise InputError(f"-k must be 1 or more, got {k}.")
     if report is not None and report.suffix not in (".html", ".htm"):
         raise InputError(f"--report {report}: expected a file that ends in .html.")
-    opened = runs.load(run)
     others = o.any_data_options(context.params)
     found = runs.evaluate(
-        opened,
+        run,
         o.make_source(context.params, {}) if others else None,
         split=split,
         classes=classes,
         ties=ties,
         bootstrap=bootstrap,
         force=force,
+        report=report,
         note=note,
     )
     if trec is not None:
         for path in found.export_trec(trec, k=k):
             note(f"Wrote {path}")
-    if report is not None:
-        facts = {"run": str(opened.path), "method": opened.settings.method, "pairs": found.part}
-        title = f"{opened.path.name}: {found.part}"
-        write_page(report, title, found, facts, opened, note=note)
-        if report.is_file():
-            note(f"Wrote {report}")
+    if report is not None and report.is_file():
+        note(f"Wrote {report}")
     print(json.dumps(found.as_dict(), indent=1) if as_json else found)
     for text in found.warnings:
         note(f"warning: {text}")

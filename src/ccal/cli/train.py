@@ -103,8 +103,8 @@ def command(
 
     params = context.params
     source, settings, folder = _resumed(params) if resume else _new(params)
-    told = f" -o {shlex.quote(str(folder))}" if folder is not None else ""
-    with training(go_on=f"continue with: ccal train --resume{told}"):
+    name = shlex.quote(str(folder))
+    with training(go_on=f"continue with: ccal train --resume -o {name}"):
         run = runs.train(
             source,
             settings,
@@ -115,7 +115,6 @@ def command(
             progress=not quiet,
             note=note_warnings if quiet else note,
         )
-    name = shlex.quote(str(run.path))
     if run.result is None:  # another rank trained, or there was nothing to do
         note(f"{run.path} has finished already; see: ccal info {name}")
         return

@@ -134,6 +134,7 @@ def evaluate(
     ties: Ties = "optimistic",
     bootstrap: int = 1000,
     force: bool = False,
+    report: str | os.PathLike[str] | None = None,
     note: Note = lambda text: None,
 ) -> Evaluation:
     """Measure how well each modality of a run finds the other; what `ccal evaluate` does.
@@ -147,6 +148,7 @@ def evaluate(
         ties: equal scores count for the right candidate ("optimistic") or against it.
         bootstrap: draws for the 95% intervals; 0 for none.
         force: accept data that have changed since the run was trained.
+        report: an HTML file to write with plots and examples (needs ccal[plots]).
         note: is given remarks for people; those that begin with "warning: " cast doubt.
     """
     check("split", split, Options(None, "test", "valid", "train", "all"))
@@ -175,7 +177,13 @@ def evaluate(
     pairs = data.pairs if part == "all" else data.part(part)
     if len(pairs) == 0:
         raise InputError(f"There are no {part} pairs in the data of {opened.path}.")
-    return measure(opened.model(), pairs, part, train=train, ties=ties, bootstrap=bootstrap)
+    found = measure(opened.model(), pairs, part, train=train, ties=ties, bootstrap=bootstrap)
+    if report is not None:
+        from ccal.runs.pages import write_page
+
+        facts = {"run": str(opened.path), "method": opened.settings.method, "pairs": part}
+        write_page(Path(report), f"{opened.path.name}: {part}", found, facts, opened, note=note)
+    return found
 
 
 def _others(run: Run, source: Source, split: Part | None, note: Note) -> tuple[Data, Part]:
