@@ -24,13 +24,7 @@ import torch
 from benchmarks.hashes import hash_of
 from ccal.data import Pairs, Split, disjoint_split, read_table
 from ccal.evaluation import ClassReport
-from ccal.training import (
-    Settings,
-    ZeroShotOptions,
-    evaluate_zero_shot,
-    train,
-    train_zero_shot,
-)
+from ccal.training import Settings, ZeroShotOptions, evaluate_zero_shot, train, train_zero_shot
 
 RESULTS = Path(__file__).with_name("cub.json")
 

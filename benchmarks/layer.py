@@ -99,10 +99,7 @@ def coordinate_rows(seconds: float = 4.0) -> list[Row]:
     rows: list[Row] = []
     for d, m in SIZES:
         x, y = views(d, m)
-        layers = {
-            "aligned": CCALayer(d),
-            "canonical": CCALayer(d, coordinates="canonical"),
-        }
+        layers = {"aligned": CCALayer(d), "canonical": CCALayer(d, coordinates="canonical")}
         variants = {
             name: forward_and_backward(quiet(layer), x, y) for name, layer in layers.items()
         }

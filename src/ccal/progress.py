@@ -105,9 +105,7 @@ def clock_time(seconds: float) -> str:
 
 
 def counting(
-    title: str,
-    stream: TextIO | None = None,
-    clock: Callable[[], float] = time.monotonic,
+    title: str, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
 ) -> Callable[[int, int], None]:
     """A function of (done, total) that shows their numbers, the rate and the time left.
 

@@ -82,12 +82,7 @@ def weighted_reciprocal_ranks(x: Tensor, y: Tensor, weights: Tensor) -> list[flo
 
 
 def unit_ranks(
-    x: Tensor,
-    y: Tensor,
-    rows: Tensor,
-    *,
-    pessimistic: bool = False,
-    block: tuple[int, int] = BLOCK,
+    x: Tensor, y: Tensor, rows: Tensor, *, pessimistic: bool = False, block: tuple[int, int] = BLOCK
 ) -> tuple[Tensor, Tensor]:
     """Ranks x -> y (n,) and y -> x (m,) of unit rows x (n, k) and y (m, k).
 

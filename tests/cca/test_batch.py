@@ -15,14 +15,8 @@ from ccal.cca.statistics import Moments
 from ccal.errors import CcalError
 from tests.reference import algorithm_1, correlated_views, cosines, ranking_loss, relative_error
 
-SQUARE = {
-    "aligned": BatchSettings(aligned=True, k=3),
-    "canonical": BatchSettings(k=3),
-}
-RIDGES = {
-    "absolute": {},
-    "relative": {"relative_ridge": True, "ridge_x": 0.3, "ridge_y": 0.1},
-}
+SQUARE = {"aligned": BatchSettings(aligned=True, k=3), "canonical": BatchSettings(k=3)}
+RIDGES = {"absolute": {}, "relative": {"relative_ridge": True, "ridge_x": 0.3, "ridge_y": 0.1}}
 
 
 def running_statistics(d_x: int, d_y: int) -> list[Tensor]:

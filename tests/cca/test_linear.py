@@ -125,9 +125,7 @@ def test_dual_equals_primal(dim_x: int, dim_y: int, ridge: float | tuple[float, 
     assert_same(CCA(3, ridge=ridge).fit(X, Y), CCA(3, ridge=ridge).partial_fit(X, Y))
 
 
-def test_wide_views_need_no_square_matrix(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_wide_views_need_no_square_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(30, 40_000)), rng.normal(size=(30, 5))
     sizes: list[int] = []

@@ -135,14 +135,8 @@ BAD = {
     "too much": ([*ARRAYS, "--valid", "0.5", "--test", "0.5"], "leave nothing of 240"),
     "setting": ([*ARRAYS, "--set", "margn=1"], "did you mean 'margin'?"),
     "no value": ([*ARRAYS, "--set", "margin"], "--set takes NAME=VALUE"),
-    "wrong type": (
-        [*ARRAYS, "--set", "margin=wide"],
-        "margin must be a finite number",
-    ),
-    "batch size": (
-        [*ARRAYS, "--batch-size", "1"],
-        "batch_size must be a whole number",
-    ),
+    "wrong type": ([*ARRAYS, "--set", "margin=wide"], "margin must be a finite number"),
+    "batch size": ([*ARRAYS, "--batch-size", "1"], "batch_size must be a whole number"),
     "epochs": ([*ARRAYS, "--epochs", "0"], "max_epochs must be a whole number of at least 1"),
     "dim": ([*ARRAYS, "--dim", "0"], "dim must be a whole number of at least 1"),
     "no config": ([*ARRAYS, "--config", "no.toml"], "no.toml: no such file."),

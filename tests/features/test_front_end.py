@@ -163,10 +163,7 @@ def test_copies_and_threads_give_the_same(tmp_path: Path) -> None:
 
 def model_with(front_end: ImageFeatures) -> ccal.DualEncoder:
     model = ccal.DualEncoder(
-        dim=4,
-        front_ends={"image": front_end},
-        image=DenseTower(5, 4),
-        text=DenseTower(6, 4),
+        dim=4, front_ends={"image": front_end}, image=DenseTower(5, 4), text=DenseTower(6, 4)
     )
     model.refit([(torch.randn(100, 5), torch.randn(100, 6))])
     return model

@@ -11,13 +11,7 @@ import torch
 
 from ccal.errors import InputError
 from ccal.evaluation import ClassReport, evaluate_classes
-from ccal.reports import (
-    confusion_plot,
-    pick_classes,
-    save_plots,
-    training_curves,
-    write_report,
-)
+from ccal.reports import confusion_plot, pick_classes, save_plots, training_curves, write_report
 from tests.reports.inputs import HOSTILE, report
 
 pytest.importorskip("matplotlib")

@@ -144,11 +144,7 @@ def test_comparison_page(tmp_path: Path) -> None:
 def test_a_comparison_takes_a_table_of_its_own(tmp_path: Path) -> None:
     own = '<table>\n<tbody><tr><th scope="row">CCAL</th><td>99.9</td></tr></tbody>\n</table>'
     path = write_comparison(
-        tmp_path / "c.html",
-        title="t",
-        facts={},
-        reports_by_method={"CCAL": [report()]},
-        table=own,
+        tmp_path / "c.html", title="t", facts={}, reports_by_method={"CCAL": [report()]}, table=own
     )
     text = path.read_text(encoding="utf-8")
     check(text)

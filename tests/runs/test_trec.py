@@ -66,10 +66,7 @@ def test_ranx_reads_it(tmp_path: Path) -> None:
     ids = [f"Bild-{i}" for i in range(20)]
     paths = export_trec(tmp_path, x, y, groups=groups, k=50, x_ids=ids)
     report = evaluate_embeddings(x, y, groups=groups, bootstrap=0)
-    for run, qrels, d in (
-        (paths[0], paths[1], report.x_to_y),
-        (paths[2], paths[3], report.y_to_x),
-    ):
+    for run, qrels, d in ((paths[0], paths[1], report.x_to_y), (paths[2], paths[3], report.y_to_x)):
         truth = ranx.Qrels.from_file(str(qrels), kind="trec")
         found = ranx.evaluate(truth, ranx.Run.from_file(str(run), kind="trec"), "mrr")
         assert 100 * found == pytest.approx(d.measures.mrr)

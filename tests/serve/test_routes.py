@@ -17,14 +17,7 @@ from hypothesis import strategies as st
 
 from ccal.model import load
 from ccal.retrieval import Index
-from ccal.serve.schemas import (
-    EvaluationAnswer,
-    Info,
-    ItemsAnswer,
-    MapAnswer,
-    Result,
-    SearchAnswer,
-)
+from ccal.serve.schemas import EvaluationAnswer, Info, ItemsAnswer, MapAnswer, Result, SearchAnswer
 from tests.serve.conftest import AWKWARD, photo, problem
 
 WORDS = "a red square on a blueground at the left"

@@ -72,11 +72,7 @@ def pairs(n: int = 200, *, start: int = 0) -> Arrays:
 
 
 def make_model(
-    projection: Any = "cca",
-    *,
-    hidden: tuple[int, ...] = (8,),
-    dropout: float = 0.0,
-    **cca: Any,
+    projection: Any = "cca", *, hidden: tuple[int, ...] = (8,), dropout: float = 0.0, **cca: Any
 ) -> DualEncoder:
     torch.manual_seed(1)
     return DualEncoder(

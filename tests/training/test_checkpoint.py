@@ -155,10 +155,7 @@ def test_killed_at_any_moment_and_resumed(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_stopped_by_a_signal_resumes(
-    number: signal.Signals,
-    tmp_path: Path,
-    unbroken: Path,
-    processes: ForkServerContext,
+    number: signal.Signals, tmp_path: Path, unbroken: Path, processes: ForkServerContext
 ) -> None:
     process = start(processes, tmp_path)
     wait_for_lines(tmp_path, 4)

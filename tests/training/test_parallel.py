@@ -22,11 +22,7 @@ from ccal.model import DualEncoder
 from ccal.training.batch_norm import batch_norm_over_ranks
 from ccal.training.batches import share
 from ccal.training.checkpoint import Interrupted
-from ccal.training.parallel import (
-    average_gradients,
-    distributed_from_environment,
-    from_rank_0,
-)
+from ccal.training.parallel import average_gradients, distributed_from_environment, from_rank_0
 from tests.training.stand_ins import Contrast, Signalling, make_model, pairs, quick, run, untimed
 
 

@@ -23,10 +23,7 @@ def test_plain_data_round_trip(preset: str, method: str) -> None:
     [
         ({"margn": 1.0}, "margn.*did you mean 'margin'"),
         ({"method": "magic"}, "method must be one of.*'refined'.*'magic'"),
-        (
-            {"batch_size": "many"},
-            "batch_size must be a whole number .*, got batch_size='many'",
-        ),
+        ({"batch_size": "many"}, "batch_size must be a whole number .*, got batch_size='many'"),
         ({"batch_size": 1}, "batch_size must be a whole number of at least 2, got batch_size=1"),
         ({"batch_size": True}, "batch_size must be a whole number"),
         ({"learning_rate": 0.0}, "learning_rate must be a finite number greater than 0"),

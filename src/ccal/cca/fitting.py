@@ -15,15 +15,7 @@ from torch.nn.functional import pad
 
 from ccal.bounds import Number, Options, Rule, Whole, check, check_all
 from ccal.cca.checks import ridge_pair
-from ccal.cca.selection import (
-    NEGLIGIBLE,
-    POWERS,
-    HeldOut,
-    Trial,
-    hold_out,
-    search_ridges,
-    try_out,
-)
+from ccal.cca.selection import NEGLIGIBLE, POWERS, HeldOut, Trial, hold_out, search_ridges, try_out
 from ccal.cca.solver import fix_signs, solve, usable_ridge
 from ccal.cca.statistics import Moments
 from ccal.cca.views import Float64, SampleSpan, View, stream
@@ -124,10 +116,7 @@ class Fitted:
         search = [{**trial, "ridge": tuple(trial["ridge"])} for trial in values["search"]]
         fitted = cls(**{**values, "ridge": tuple(values["ridge"]), "search": search})
         k = len(fitted.correlations)
-        sides = (
-            (fitted.x_mean, fitted.x_projection),
-            (fitted.y_mean, fitted.y_projection),
-        )
+        sides = ((fitted.x_mean, fitted.x_projection), (fitted.y_mean, fitted.y_projection))
         for mean, projection in sides:
             if projection.shape != (len(mean), k) or not np.isfinite(projection).all():
                 raise ValueError(f"projections of shape {projection.shape} do not fit.")

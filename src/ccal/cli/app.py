@@ -87,8 +87,7 @@ def ccal(
         bool, typer.Option("--debug", help="Show the traceback of an error (or CCAL_DEBUG=1).")
     ] = False,
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """Learn one space for two kinds of things, in which each finds its counterpart.

@@ -14,8 +14,7 @@ def command(
         typer.Option("--out", "-o", metavar="FOLDER", help="For rendered tunes and report.html."),
     ] = Path("runs/demo"),
     digits: Annotated[
-        bool,
-        typer.Option("--digits", help="Half a minute without music: halves of digits."),
+        bool, typer.Option("--digits", help="Half a minute without music: halves of digits.")
     ] = False,
 ) -> None:
     """Watch it work in some minutes: sheet music and sound of folk tunes find each other.

@@ -49,8 +49,7 @@ def command(
     ] = 1000,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
     report: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.html", help="Write a page with plots, too."),
+        Path | None, typer.Option(metavar="FILE.html", help="Write a page with plots, too.")
     ] = None,
     trec: Annotated[
         Path | None,
@@ -58,8 +57,7 @@ def command(
     ] = None,
     k: Annotated[int, typer.Option("-k", help="Candidates a query in the TREC files.")] = 100,
     force: Annotated[
-        bool,
-        typer.Option("--force", help="Go on although the run's data have changed since."),
+        bool, typer.Option("--force", help="Go on although the run's data have changed since.")
     ] = False,
 ) -> None:
     """Measure how well each modality of a run finds the other.

@@ -31,8 +31,7 @@ def command(
         ),
     ],
     source: Annotated[
-        Path | None,
-        typer.Argument(metavar="INPUT", show_default=False, help=o.INPUT),
+        Path | None, typer.Argument(metavar="INPUT", show_default=False, help=o.INPUT)
     ] = None,
     modality: Annotated[
         str | None,

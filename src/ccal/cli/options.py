@@ -248,8 +248,7 @@ Select = Annotated[
     ),
 ]
 NoReport = Annotated[
-    bool,
-    typer.Option("--no-report", help="Leave out the page and the plots, which take seconds."),
+    bool, typer.Option("--no-report", help="Leave out the page and the plots, which take seconds.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")]
 

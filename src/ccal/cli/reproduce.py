@@ -46,12 +46,10 @@ def command(
     epochs: Annotated[int, typer.Option(min=1, help="At most so many for each method.")] = 12,
     batch_size: Annotated[int, typer.Option(min=2, help="Pairs a step; the paper has 1000.")] = 250,
     epoch_pairs: Annotated[
-        int | None,
-        typer.Option(min=2, show_default="all", help="Training pairs an epoch visits."),
+        int | None, typer.Option(min=2, show_default="all", help="Training pairs an epoch visits.")
     ] = None,
     stride: Annotated[
-        int,
-        typer.Option(min=1, help="Of the first convolutions; 1 in the paper, 2 is quicker."),
+        int, typer.Option(min=1, help="Of the first convolutions; 1 in the paper, 2 is quicker.")
     ] = 1,
     small: Annotated[
         Small,

@@ -85,9 +85,7 @@ def command(
     open_page: Annotated[
         bool | None,
         typer.Option(
-            "--open/--no-open",
-            show_default="from a terminal",
-            help="Open the page in a browser.",
+            "--open/--no-open", show_default="from a terminal", help="Open the page in a browser."
         ),
     ] = None,
     max_upload: Annotated[
@@ -104,8 +102,7 @@ def command(
         int, typer.Option("--max-k", rich_help_panel=_LIMITS, help="Results of one search.")
     ] = 100,
     max_batch: Annotated[
-        int,
-        typer.Option("--max-batch", rich_help_panel=_LIMITS, help="Queries of one request."),
+        int, typer.Option("--max-batch", rich_help_panel=_LIMITS, help="Queries of one request.")
     ] = 128,
     timeout: Annotated[
         float, typer.Option(rich_help_panel=_LIMITS, help="Seconds until a request is given up.")

@@ -71,8 +71,7 @@ def command(
     set: o.Set = None,
     config: o.Config = None,
     resume: Annotated[
-        bool,
-        typer.Option("--resume", help="Go on with the run in `--out`, where it was stopped."),
+        bool, typer.Option("--resume", help="Go on with the run in `--out`, where it was stopped.")
     ] = False,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Write curves for TensorBoard, too.")

@@ -134,10 +134,7 @@ def reproduce(
 def comparison(experiment: str, found: Mapping[str, Mapping[str, Any]]) -> str:
     """Our results beside the paper's, as a Markdown table; `found` are results by method."""
     head = "R@1 | R@5 | R@10 | MR | MRR"
-    lines = [
-        f"| method | sheet -> audio: {head} | audio -> sheet: {head} |",
-        "| --- " * 11 + "|",
-    ]
+    lines = [f"| method | sheet -> audio: {head} | audio -> sheet: {head} |", "| --- " * 11 + "|"]
     for method in METHODS:
         if ours := found.get(method):
             ways = (ours["sheet -> audio"], ours["audio -> sheet"])

@@ -134,10 +134,7 @@ class ImageFeatures:
         return self.backbone.width
 
     def transform(
-        self,
-        items: Sequence[ImageItem],
-        *,
-        progress: Callable[[int, int], None] | None = None,
+        self, items: Sequence[ImageItem], *, progress: Callable[[int, int], None] | None = None
     ) -> NDArray[np.float32]:
         """Features (n, d) of n images: paths, bytes, Pillow images or (h, w, 3) arrays of uint8.
 

@@ -35,12 +35,7 @@ class WordSequences(TextFrontEnd):
     options = ("length", "min_count", "lemmatise", "language")
 
     def __init__(
-        self,
-        *,
-        length: int = 30,
-        min_count: int = 1,
-        lemmatise: bool = False,
-        language: str = "en",
+        self, *, length: int = 30, min_count: int = 1, lemmatise: bool = False, language: str = "en"
     ) -> None:
         super().__init__(min_count=min_count, lemmatise=lemmatise, language=language)
         check("length", length, Whole(at_least=1))

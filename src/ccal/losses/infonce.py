@@ -9,13 +9,7 @@ from torch import Tensor, nn
 
 from ccal.bounds import Number, Options, check
 from ccal.errors import InputError
-from ccal.losses.common import (
-    DIRECTIONS,
-    Direction,
-    check_embeddings,
-    cosines,
-    false_negatives,
-)
+from ccal.losses.common import DIRECTIONS, Direction, check_embeddings, cosines, false_negatives
 
 MAX_SCALE = 100.0
 
@@ -57,11 +51,7 @@ class InfoNCELoss(nn.Module):
     """
 
     def __init__(
-        self,
-        *,
-        temperature: float = 0.07,
-        learnable: bool = False,
-        direction: Direction = "both",
+        self, *, temperature: float = 0.07, learnable: bool = False, direction: Direction = "both"
     ) -> None:
         super().__init__()
         check("temperature", temperature, Number(above=0))

@@ -219,13 +219,7 @@ def _shapes(pairs: Features, name: str) -> tuple[tuple[int, ...], tuple[int, ...
 
 
 def epoch_rows(
-    pairs: Features,
-    *,
-    one_per_group: bool,
-    count: int | None,
-    seed: int,
-    stage: str,
-    epoch: int,
+    pairs: Features, *, one_per_group: bool, count: int | None, seed: int, stage: str, epoch: int
 ) -> RowNumbers:
     """The training pairs that an epoch visits: all, one of each group, or `count` of these."""
     groups: RowNumbers | None = getattr(pairs, "groups", None)

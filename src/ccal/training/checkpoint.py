@@ -118,10 +118,7 @@ def _optimiser(parameters: list[nn.Parameter], settings: Settings) -> torch.opti
     from overfitting, and a temperature must not drift to 1.
     """
     groups: list[dict[str, Any]] = [
-        {
-            "params": [p for p in parameters if p.ndim >= 2],
-            "weight_decay": settings.weight_decay,
-        },
+        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": settings.weight_decay},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
     ]
     groups = [group for group in groups if group["params"]]

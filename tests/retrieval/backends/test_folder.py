@@ -209,10 +209,7 @@ def test_a_full_disk_during_repair(location: Path, monkeypatch: pytest.MonkeyPat
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("ccal.files.os.fsync", full)
-    with (
-        pytest.warns(UserWarning, match="cannot be written again"),
-        Index.open(location) as index,
-    ):
+    with pytest.warns(UserWarning, match="cannot be written again"), Index.open(location) as index:
         assert_right(index)
 
 

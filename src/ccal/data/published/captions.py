@@ -147,11 +147,7 @@ def image_names(table: Table) -> list[str]:
 
 
 def match_features(
-    table: Table,
-    features: NDArray[Any],
-    names: Sequence[str] | None = None,
-    *,
-    strict: bool = True,
+    table: Table, features: NDArray[Any], names: Sequence[str] | None = None, *, strict: bool = True
 ) -> Table:
     """Put features (n, ...) in the place of image names; nothing is copied.
 

@@ -83,11 +83,7 @@ def remove_orphans(store: ItemStore, folder: Path) -> None:
 
 
 def repair(
-    store: ItemStore,
-    folder: Path,
-    binding: Binding,
-    damaged: Mapping[str, Segment],
-    lock: FileLock,
+    store: ItemStore, folder: Path, binding: Binding, damaged: Mapping[str, Segment], lock: FileLock
 ) -> bool:
     """Write files again; False if that must wait, as another process writes or the disk is full."""
     with _as_writer(folder, store, lock) as may:

@@ -62,11 +62,7 @@ class Shard:
         return nearest(queries, self.vectors, k, allowed) if found is None else found
 
     def _approximate(
-        self,
-        index: Cells | CodesFile,
-        queries: Vectors,
-        k: int,
-        allowed: NDArray[np.bool_] | None,
+        self, index: Cells | CodesFile, queries: Vectors, k: int, allowed: NDArray[np.bool_] | None
     ) -> Found | None:
         """None if there are not enough candidates for one of the queries."""
         at = index.candidates(queries, k, allowed)
