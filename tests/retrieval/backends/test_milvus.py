@@ -128,6 +128,17 @@ def test_a_killed_call_can_be_repeated(location: str, model: DualEncoder) -> Non
         index.check()
 
 
+def test_changes_build_on_the_latest_state_at_any_level(location: str, model: DualEncoder) -> None:
+    Index.build(location, model, rows(3), modality="image").close()
+    with Index.open(f"{location}?consistency=Eventually", model) as index:
+        for seed in range(3):
+            index.add("image", rows(2, seed=seed), ids=["a", "b"])
+            index.update(["a"], metadata=[{"seed": seed}])
+            index.remove(["a", "b"])
+    with Index.open(location) as index:
+        assert index.ids() == ["image-1", "image-2", "image-3"]
+
+
 def test_an_index_of_an_earlier_version(location: str, model: DualEncoder) -> None:
     name = location.rpartition("/")[2]
     client = pytest.importorskip("pymilvus").MilvusClient(location.rpartition("/")[0])

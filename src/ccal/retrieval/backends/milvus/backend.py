@@ -25,6 +25,7 @@ from ccal.retrieval.backends.base import Backend, Batches, Vectors
 from ccal.retrieval.backends.milvus.server import (
     FACTS,
     LIMIT,
+    STRONG,
     TIMEOUT,
     About,
     Server,
@@ -142,7 +143,7 @@ class MilvusBackend(Backend):
     def remove(self, ids: Sequence[str]) -> None:
         """Remove items; if one does not exist, none is removed."""
         about = self._now()
-        in_order(ids, self._server.find(about, ids, []))
+        in_order(ids, self._server.find(about, ids, [], **STRONG))
         for some in chunks(ids, 2000):
             self._server.call("delete", about.collection, ids=[key_of(id) for id in some])
 
@@ -150,7 +151,8 @@ class MilvusBackend(Backend):
         """Give items new content; if one does not exist, none is changed."""
         about = self._now()
         ids = [change.id for change in changes]
-        rows = in_order(ids, self._server.find(about, ids, [*FACTS, "number", "vector"]))
+        fields = [*FACTS, "number", "vector"]
+        rows = in_order(ids, self._server.find(about, ids, fields, **STRONG))
         items = []
         for row, change in zip(rows, changes, strict=True):
             id, modality, metadata, file = facts_of(row)
@@ -285,7 +287,8 @@ class MilvusBackend(Backend):
 
     def _refuse_other_items(self, about: About, items: Sequence[Item], vectors: Vectors) -> None:
         """Refuse ids that exist, unless an earlier, failed call wrote the very same items."""
-        found = self._server.find(about, [item.id for item in items], [*FACTS, "vector"])
+        ids, fields = [item.id for item in items], [*FACTS, "vector"]
+        found = self._server.find(about, ids, fields, **STRONG)
         for item, vector in zip(items, self._rounded(vectors), strict=True):
             row = found.get(item.id)
             if row is not None and not (

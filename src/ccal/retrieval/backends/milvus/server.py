@@ -27,6 +27,8 @@ LIMIT = 16_384
 RECALL = 0.99
 """Share of the ten nearest that an approximate search must find."""
 TIMEOUT = 60.0
+STRONG = {"consistency_level": "Strong"}
+"""For reads that a change depends on, whatever level searches have."""
 
 _PROPERTY, _EARLIER = "ccal.index", "ccal.state"
 _REQUEST_BYTES = 8 << 20
@@ -168,13 +170,13 @@ class Server:
             self.call("upsert", about.collection, data)
 
     def find(
-        self, about: About, ids: Sequence[str], fields: Sequence[str]
+        self, about: About, ids: Sequence[str], fields: Sequence[str], **options: Any
     ) -> dict[str, dict[str, Any]]:
         """Rows by their ids, of those ids that exist."""
         found: dict[str, dict[str, Any]] = {}
         for some in chunks(ids, 4096):
             keys = json.dumps([key_of(id) for id in some])
-            rows = self._query(about, f"key in {keys}", ["id", *fields], limit=LIMIT)
+            rows = self._query(about, f"key in {keys}", ["id", *fields], limit=LIMIT, **options)
             found.update((str(row["id"]), row) for row in rows)
         return found
 
@@ -216,14 +218,15 @@ class Server:
 
     def _needed_probes(self, about: About) -> int:
         """Cells to look into for the wanted recall, by queries halfway between items."""
-        vectors = vectors_of(self._query(about, "number > 0", ["vector"], limit=400), about)
+        sample = self._query(about, "number > 0", ["vector"], limit=400, **STRONG)
+        vectors = vectors_of(sample, about)
         ends = np.random.default_rng(0).integers(len(vectors), size=(2, 200))
         queries = list(vectors[ends[0]] + vectors[ends[1]])
 
         def nearest(probes: int) -> list[set[str]]:
-            options = {"limit": 10, "search_params": {"params": {"nprobe": probes}}, **self.level}
-            options |= {"output_fields": ["key"]}
-            found = self.call("search", about.collection, data=queries, **options)
+            parameters = {"params": {"nprobe": probes}}
+            asked = {"data": queries, "limit": 10, "output_fields": ["key"], **STRONG}
+            found = self.call("search", about.collection, search_params=parameters, **asked)
             return [{hit["entity"]["key"] for hit in hits} for hits in found]
 
         probes, true = 1, nearest(about.cells)
