@@ -18,7 +18,7 @@ from ccal.errors import InputError, NotFittedError
 from ccal.ranks import mean_reciprocal_ranks
 
 if TYPE_CHECKING:
-    import os
+    from os import PathLike
 
 
 ArrayX = TypeVar("ArrayX", NDArray[Any], Tensor)
@@ -226,7 +226,7 @@ class CCA(_Estimator):
         # Projections that collapse to a point must not look perfect.
         return sum(mean_reciprocal_ranks(x, y, pessimistic=True)) / 2
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | PathLike[str]) -> None:
         """Write parameters and projections to the file `path`, whole or not at all."""
         from ccal.array_files import write_archive
 
@@ -236,7 +236,7 @@ class CCA(_Estimator):
         write_archive(path, _KIND, {"params": self.get_params(), "learned": plain}, arrays)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
+    def load(cls, path: str | PathLike[str]) -> Self:
         """Read what `save` wrote."""
         from ccal.array_files import read_archive
 
