@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from ccal.errors import CcalError, InputError
-from ccal.losses import PairwiseRankingLoss, ranking_kernel
+from ccal.losses import PairwiseRankingLoss, ranking
 from ccal.losses.common import Direction
 from tests.losses.references import (
     HALF,
@@ -249,7 +249,7 @@ def test_blocks_change_nothing(
     labels = torch.randint(0, 90, (700,)) if labelled else None
     loss = PairwiseRankingLoss(direction=direction, negatives=negatives)
     whole = loss_and_grads(partial(loss, labels=labels), x, y)
-    monkeypatch.setattr(ranking_kernel, "BLOCK", 1)
+    monkeypatch.setattr(ranking, "BLOCK", 1)
     assert_same(loss_and_grads(partial(loss, labels=labels), x, y), whole)
     torch.testing.assert_close(loss(x.detach(), y.detach(), labels), whole[0])
 
@@ -331,9 +331,7 @@ def test_compiles_without_graph_breaks(
 
 def test_the_operator_is_registered_correctly() -> None:
     x, y = (v.detach() for v in pairs())
-    torch.library.opcheck(
-        ranking_kernel.operator, (x, y, LABELS, 0.5, "both", True, False, True, False)
-    )
+    torch.library.opcheck(ranking.operator, (x, y, LABELS, 0.5, "both", True, False, True, False))
 
 
 def test_gradients_of_a_second_backward_are_its_own() -> None:

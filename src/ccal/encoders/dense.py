@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TypeVar
 
-import torch
 from torch import Tensor, nn
 
 from ccal.bounds import Number, Whole, check
-from ccal.encoders.registry import register_tower
+from ccal.encoders.registry import Tower, register_tower
 from ccal.errors import InputError
+
+Layer = TypeVar("Layer", nn.Linear, nn.Conv1d, nn.Conv2d)
 
 
 @register_tower("dense")
-class DenseTower(nn.Module):
+class DenseTower(Tower):
     """Dense layers with batch normalisation and ELU, then a linear layer.
 
     Without `hidden` it is one linear layer, the paper's image tower (4096 -> 128). With
@@ -46,27 +47,19 @@ class DenseTower(nn.Module):
         check("scale", scale, Number(above=0))
         check("dropout", dropout, Number(at_least=0, below=1))
         self.in_features, self.out_features = in_features, out_features
-        self.hidden, self.scale, self.dropout = tuple(hidden), scale, nn.Dropout(dropout)
+        self.hidden, self.scale, self.dropout = list(hidden), scale, dropout
+        self.drop = nn.Dropout(dropout)
         layers: list[nn.Module] = []
         for size, following in pairwise(sizes[:-1]):
             # Batch normalisation subtracts a bias again.
-            layers += [_linear(size, following, bias=False), nn.BatchNorm1d(following), nn.ELU()]
-        self.layers = nn.Sequential(*layers, _linear(sizes[-2], out_features, bias=True))
-
-    def config(self) -> dict[str, Any]:
-        """Constructor arguments, as plain data."""
-        return {
-            "in_features": self.in_features,
-            "out_features": self.out_features,
-            "hidden": list(self.hidden),
-            "scale": self.scale,
-            "dropout": self.dropout.p,
-        }
+            linear = initialised(nn.Linear(size, following, bias=False))
+            layers += [linear, nn.BatchNorm1d(following), nn.ELU()]
+        self.layers = nn.Sequential(*layers, initialised(nn.Linear(sizes[-2], out_features)))
 
     def forward(self, features: Tensor) -> Tensor:
         """(n, in_features) -> (n, out_features)."""
         check_features(features, self.in_features)
-        output: Tensor = self.layers(self.dropout(features / self.scale))
+        output: Tensor = self.layers(self.drop(features / self.scale))
         return output
 
 
@@ -78,9 +71,9 @@ def check_features(features: Tensor, in_features: int) -> None:
         )
 
 
-def _linear(inputs: int, outputs: int, *, bias: bool) -> nn.Linear:
-    layer = nn.Linear(inputs, outputs, bias=bias)
+def initialised(layer: Layer) -> Layer:
+    """The layer, its weights uniform with variance 1 / inputs (He, gain 1) and its biases zero."""
     nn.init.kaiming_uniform_(layer.weight, nonlinearity="linear")
-    if bias:
-        torch.nn.init.zeros_(layer.bias)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
     return layer

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from ccal.encoders.dense import check_features
-from ccal.encoders.registry import register_tower
+from ccal.encoders.registry import Tower, register_tower
 from ccal.errors import InputError
 
 _HIDDEN_DROPOUT = 0.3
 
 
 @register_tower("linear")
-class LinearTower(nn.Module):
+class LinearTower(Tower):
     """Centre the features, drop some of them in training, multiply by a matrix.
 
     With `root`, features become `signed_root(features)` first: that tames features with long tails,
@@ -46,8 +44,8 @@ class LinearTower(nn.Module):
     ) -> None:
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
-        self.hidden, self.root = hidden, root
-        self.dropout = nn.Dropout(dropout)
+        self.hidden, self.root, self.dropout = hidden, root, dropout
+        self.drop = nn.Dropout(dropout)
         self.matrix = nn.Linear(in_features, out_features)
         self.register_buffer("mean", torch.zeros(in_features))
         self.register_buffer("unit", torch.ones(()))
@@ -58,16 +56,6 @@ class LinearTower(nn.Module):
             nn.init.zeros_(last.weight)
             nn.init.zeros_(last.bias)
             self.network = nn.Sequential(first, nn.GELU(), nn.Dropout(_HIDDEN_DROPOUT), last)
-
-    def config(self) -> dict[str, Any]:
-        """Constructor arguments, as plain data."""
-        return {
-            "in_features": self.in_features,
-            "out_features": self.out_features,
-            "hidden": self.hidden,
-            "root": self.root,
-            "dropout": self.dropout.p,
-        }
 
     @torch.no_grad()
     def initialise(self, mean: ArrayLike, projection: ArrayLike, spread: float = 1.0) -> None:
@@ -95,7 +83,7 @@ class LinearTower(nn.Module):
         """(n, in_features) -> (n, out_features)."""
         check_features(features, self.in_features)
         features = signed_root(features) if self.root else features
-        centred = self.dropout((features - self.mean) / self.unit)
+        centred = self.drop((features - self.mean) / self.unit)
         output: Tensor = self.matrix(centred)
         return output if self.network is None else output + self.network(centred / self.scale)
 

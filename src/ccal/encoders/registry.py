@@ -1,12 +1,10 @@
 """Towers and front ends by name, so that a saved model is built again from JSON, without pickle.
 
 A class registers under a name and has a method `config()`, which returns its constructor's
-arguments as plain data. A saved model holds that data with the name as "type".
+arguments as plain data; `Tower` has one. A saved model holds that data with the name as "type".
 
 >>> @register_tower("half")
-... class Half(nn.Module):
-...     def config(self):
-...         return {}
+... class Half(Tower):
 ...     def forward(self, x):
 ...         return x / 2
 >>> tower_config(Half())
@@ -17,6 +15,7 @@ Half()
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -27,6 +26,14 @@ from ccal.errors import InputError
 
 Part = TypeVar("Part")
 Class = TypeVar("Class", bound=type)
+
+
+class Tower(nn.Module):
+    """A network that keeps the arguments of its constructor as attributes of the same names."""
+
+    def config(self) -> dict[str, Any]:
+        """Constructor arguments, as plain data."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
 
 class FrontEnd(Protocol):

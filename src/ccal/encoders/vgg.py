@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import deepcopy
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from ccal.bounds import Whole
-from ccal.encoders.registry import register_tower
+from ccal.encoders.dense import initialised
+from ccal.encoders.registry import Tower, register_tower
 from ccal.errors import InputError
 
 
 @register_tower("vgg")
-class VGG(nn.Module):
+class VGG(Tower):
     """Blocks of two 3 x 3 convolutions and max-pooling, a 1 x 1 convolution, and the mean of all.
 
     Batch normalisation follows every convolution, ELU all but the last (Table 7 and the released
@@ -53,7 +53,7 @@ class VGG(nn.Module):
                 f"{smallest} pixels, got {height} x {width}."
             )
         self.height, self.width, self.out_features = height, width, out_features
-        self.maps, self.stride = tuple(maps), stride
+        self.maps, self.stride = list(maps), stride
         layers: list[nn.Module] = []
         for before, after in pairwise((1, *maps)):
             step = 1 if layers else stride
@@ -61,11 +61,6 @@ class VGG(nn.Module):
             layers += [*_normalised(after, after, 3), nn.ELU(inplace=True), nn.MaxPool2d(2)]
         layers += _normalised(self.maps[-1], out_features, 1)
         self.layers = _channels_last(layers)
-
-    def config(self) -> dict[str, Any]:
-        """Constructor arguments, as plain data."""
-        names = ("height", "width", "out_features", "stride")
-        return {**{name: getattr(self, name) for name in names}, "maps": list(self.maps)}
 
     def forward(self, pictures: Tensor) -> Tensor:
         """(n, height, width) or (n, 1, height, width) -> (n, out_features)."""
@@ -102,5 +97,4 @@ def _channels_last(layers: list[nn.Module]) -> nn.Sequential:
 def _normalised(inputs: int, outputs: int, kernel: int, stride: int = 1) -> list[nn.Module]:
     # Batch normalisation subtracts a bias again.
     conv = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
-    nn.init.kaiming_uniform_(conv.weight, nonlinearity="linear")
-    return [conv, nn.BatchNorm2d(outputs)]
+    return [initialised(conv), nn.BatchNorm2d(outputs)]

@@ -6,21 +6,17 @@ and words of the vocabulary start at 2.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from ccal.bounds import Whole, check
-from ccal.encoders.dense import check_features
-from ccal.encoders.registry import register_tower
+from ccal.encoders.dense import check_features, initialised
+from ccal.encoders.registry import Tower, register_tower
 from ccal.errors import InputError
 
 _KERNEL, _POOL = 3, 3
 _NO_WORD = 2  # numbers that stand for no word of the vocabulary: padding and unknown
-
-Layer = TypeVar("Layer", nn.Linear, nn.Conv1d)
 
 
 class OneHotConv(nn.Module):
@@ -64,7 +60,7 @@ class OneHotConv(nn.Module):
         return output.mT.contiguous()
 
 
-class _WordTower(nn.Module):
+class _WordTower(Tower):
     """The convolutions that both towers share.
 
     Shapes: (n, length) -> (n, maps, steps), with steps = length // 3 - 4.
@@ -91,16 +87,11 @@ class _WordTower(nn.Module):
             )
         self.vocabulary, self.out_features = vocabulary, out_features
         self.length, self.maps, self.hidden = length, maps, hidden
-        self.convolutions = nn.Sequential(
-            *(OneHotConv(vocabulary, maps), nn.BatchNorm1d(maps), nn.ELU(), nn.MaxPool1d(_POOL)),
-            *(_conv(maps), nn.BatchNorm1d(maps), nn.ELU()),
-            *(_conv(maps), nn.BatchNorm1d(maps), nn.ELU()),
-        )
-
-    def config(self) -> dict[str, Any]:
-        """Constructor arguments, as plain data."""
-        names = ("vocabulary", "out_features", "length", "maps", "hidden")
-        return {name: getattr(self, name) for name in names}
+        layers = [OneHotConv(vocabulary, maps), nn.BatchNorm1d(maps), nn.ELU(), nn.MaxPool1d(_POOL)]
+        for _ in range(2):
+            conv = initialised(nn.Conv1d(maps, maps, _KERNEL, bias=False))
+            layers += [conv, nn.BatchNorm1d(maps), nn.ELU()]
+        self.convolutions = nn.Sequential(*layers)
 
     def convolve(self, features: Tensor) -> Tensor:
         """(n, length) -> (n, maps, steps)."""
@@ -137,8 +128,8 @@ class WordCNN(_WordTower):
         hidden: int = 1024,
     ) -> None:
         super().__init__(vocabulary, out_features, length=length, maps=maps, hidden=hidden)
-        dense = _started(nn.Linear(maps * self.steps, hidden, bias=False))
-        last = _started(nn.Linear(hidden, out_features))
+        dense = initialised(nn.Linear(maps * self.steps, hidden, bias=False))
+        last = initialised(nn.Linear(hidden, out_features))
         self.head = nn.Sequential(nn.Flatten(), dense, nn.BatchNorm1d(hidden), nn.ELU(), last)
 
     def forward(self, features: Tensor) -> Tensor:
@@ -172,7 +163,7 @@ class WordCRNN(_WordTower):
     ) -> None:
         super().__init__(vocabulary, out_features, length=length, maps=maps, hidden=hidden)
         self.recurrent = nn.GRU(maps, hidden, batch_first=True)
-        self.last = _started(nn.Linear(hidden, out_features))
+        self.last = initialised(nn.Linear(hidden, out_features))
 
     def forward(self, features: Tensor) -> Tensor:
         """(n, length) -> (n, out_features)."""
@@ -197,14 +188,3 @@ def _numbers(features: Tensor, vocabulary: int) -> Tensor:
             f"{features[row, place].item()} in row {row}, column {place} (from 0)."
         )
     return numbers
-
-
-def _conv(maps: int) -> nn.Conv1d:
-    return _started(nn.Conv1d(maps, maps, _KERNEL, bias=False))
-
-
-def _started(layer: Layer) -> Layer:
-    nn.init.kaiming_uniform_(layer.weight, nonlinearity="linear")
-    if layer.bias is not None:
-        nn.init.zeros_(layer.bias)
-    return layer

@@ -1,7 +1,15 @@
-"""The pairwise ranking loss of the paper, fused: loss and gradient come from one pass."""
+"""The pairwise ranking loss of the paper, fused: one pass gives the loss and its gradients.
+
+The gradient of the loss with respect to the scores is the matrix of active hinges, 0 or 1, with
+minus the number of them on the diagonal. So the gradients for the unit vectors are products with
+that matrix, and the loss itself follows from them: a hinge is margin + (its score - its match),
+and the scores in parentheses sum to <x, gradient of x>. If no gradient is needed, the hinges are
+added up. Scores are made in blocks, so memory grows with n and not with its square.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import torch
@@ -9,9 +17,15 @@ from torch import Tensor, nn
 
 from ccal.bounds import Number, Options, check
 from ccal.cca.checks import refuse_second_derivative
-from ccal.cca.precision import upcast, working_dtype
+from ccal.cca.precision import full_precision, upcast, working_dtype
 from ccal.losses.common import DIRECTIONS, Direction, check_embeddings
-from ccal.losses.ranking_kernel import loss_and_gradients, operator
+from ccal.ranks import inverse_norms
+
+# Scores held at a time: 8 MB in float32 stay in the cache between the passes over them.
+BLOCK = 1 << 21
+
+# Score of pairs that are no negatives: below every threshold, and finite so that sums work.
+_EXCLUDED = -1e30
 
 
 class PairwiseRankingLoss(nn.Module):
@@ -80,18 +94,9 @@ class PairwiseRankingLoss(nn.Module):
         check_embeddings(x, y, labels)
         dtype = working_dtype(x, y)
         x, y = upcast(x, dtype), upcast(y, dtype)
-        wanted = torch.is_grad_enabled()
-        loss: Tensor = _Ranking.apply(  # type: ignore[no-untyped-call]
-            x,
-            y,
-            labels,
-            self.margin,
-            self.direction,
-            self.reduction == "mean",
-            self.negatives == "hardest",
-            wanted and x.requires_grad,
-            wanted and y.requires_grad,
-        )
+        options = self.margin, self.direction, self.reduction == "mean", self.negatives == "hardest"
+        needed = (torch.is_grad_enabled() and view.requires_grad for view in (x, y))
+        loss: Tensor = _Ranking.apply(x, y, labels, *options, *needed)  # type: ignore[no-untyped-call]
         return loss
 
     def extra_repr(self) -> str:
@@ -104,10 +109,10 @@ class PairwiseRankingLoss(nn.Module):
 
 class _Ranking(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, y: Tensor, *options: Any) -> Tensor:
-        run = operator if torch.compiler.is_compiling() else loss_and_gradients
+    def forward(ctx: Any, *arguments: Any) -> Tensor:
+        run = operator if torch.compiler.is_compiling() else _loss_and_gradients
         loss: Tensor
-        loss, gx, gy = run(x, y, *options)
+        loss, gx, gy = run(*arguments)
         ctx.save_for_backward(gx, gy)
         return loss
 
@@ -118,9 +123,156 @@ class _Ranking(torch.autograd.Function):
         # The loss of a whole training step has gradient 1; on other devices, to ask would wait.
         eager = grad.device.type == "cpu" and not torch.compiler.is_compiling()
         if not (eager and grad.item() == 1):
-            found = (gradient * grad for gradient in found)
-        gx, gy = (
-            gradient if needed else None
-            for gradient, needed in zip(found, ctx.needs_input_grad, strict=False)
-        )
-        return gx, gy, None, None, None, None, None, None, None
+            found = [gradient * grad for gradient in found]
+        needed_x, needed_y, *others = ctx.needs_input_grad
+        return found[0] if needed_x else None, found[1] if needed_y else None, *[None] * len(others)
+
+
+def _loss_and_gradients(
+    x: Tensor,
+    y: Tensor,
+    labels: Tensor | None,
+    margin: float,
+    direction: str,
+    mean: bool,
+    hardest: bool,
+    need_x: bool,
+    need_y: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The loss and its gradients for x and y, both float32 or both float64.
+
+    A gradient that is not needed comes back empty.
+    """
+    if direction == "y->x":
+        options = labels, margin, "x->y", mean, hardest
+        loss, to_y, to_x = _loss_and_gradients(y, x, *options, need_y, need_x)
+        return loss, to_x, to_y
+    n, both = len(x), direction == "both"
+    groups, terms = None, n * (n - 1)
+    if labels is not None:
+        _, groups, sizes = torch.unique(labels, return_inverse=True, return_counts=True)
+        groups, terms = groups.to(x.dtype), n * n - int(sizes.square().sum())
+    scale = 1 / max(1, n if hardest else terms) if mean else 1.0
+    # The loss follows from one gradient, whether it is needed or not.
+    gx = torch.zeros_like(x) if need_x or (hardest and not need_y) else None
+    gy = torch.zeros_like(y) if need_y else None
+    # A bfloat16 product under autocast can kill the process on some machines.
+    with full_precision(x):
+        x_inverse, y_inverse = inverse_norms(x), inverse_norms(y)
+        x_unit, y_unit = x * x_inverse, y * y_inverse
+        bar = (x_unit * y_unit).sum(1) - margin
+        if gx is None and gy is None:
+            total = _sum_of_hinges(x_unit, y_unit, groups, bar, both)
+        else:
+            kernel = _hardest_negatives if hardest else _all_negatives
+            active = kernel(x_unit, y_unit, groups, bar, both, gx, gy)
+            for gradient, unit, inverse in ((gy, y_unit, y_inverse), (gx, x_unit, x_inverse)):
+                if gradient is not None:
+                    # From the gradient of the unit vectors to that of the vectors.
+                    radial = (gradient * unit).sum(1, keepdim=True)
+                    gradient.addcmul_(unit, radial, value=-1).mul_(inverse * scale)
+            total = radial.sum(dtype=torch.float64) + margin * active
+    loss = (total * scale).clamp_min(0).to(x.dtype)
+    empty_x, empty_y = x.new_empty(0), y.new_empty(0)
+    return loss, gx if need_x and gx is not None else empty_x, empty_y if gy is None else gy
+
+
+# torch.compile does not look into an operator: it could not trace choices that depend on the data.
+operator = torch.library.custom_op(
+    "ccal::pairwise_ranking",
+    _loss_and_gradients,
+    mutates_args=(),
+    schema="(Tensor x, Tensor y, Tensor? labels, float margin, str direction, bool mean, "
+    "bool hardest, bool need_x, bool need_y) -> (Tensor, Tensor, Tensor)",
+)
+
+
+@operator.register_fake
+def _(x: Tensor, y: Tensor, *options: Any) -> tuple[Tensor, Tensor, Tensor]:
+    *_, need_x, need_y = options
+    gx, gy = x.new_empty(x.shape if need_x else 0), y.new_empty(y.shape if need_y else 0)
+    return x.new_empty(()), gx, gy
+
+
+def _score_blocks(
+    x: Tensor, y: Tensor, groups: Tensor | None
+) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """Rows, their scores against all of y with non-negatives excluded, and scratch of that size."""
+    n = len(x)
+    rows = min(n, max(256, BLOCK // n))
+    scores, scratch = x.new_empty(rows, n), x.new_empty(rows, n)
+    for start in range(0, n, rows):
+        block = slice(start, min(n, start + rows))
+        part, spare = scores[: block.stop - start], scratch[: block.stop - start]
+        torch.mm(x[block], y.T, out=part)
+        if groups is None:
+            part.diagonal(start).fill_(_EXCLUDED)
+        else:
+            part.add_(torch.eq(groups[block, None], groups, out=spare), alpha=_EXCLUDED)
+        yield block, part, spare
+
+
+def _sum_of_hinges(x: Tensor, y: Tensor, groups: Tensor | None, bar: Tensor, both: bool) -> Tensor:
+    total = x.new_zeros((), dtype=torch.float64)
+    for block, scores, spare in _score_blocks(x, y, groups):
+        for threshold in (bar[block, None], bar) if both else (bar[block, None],):
+            torch.sub(scores, threshold, out=spare)
+            total += spare.clamp_min_(0).sum(1).sum(dtype=torch.float64)
+    return total
+
+
+def _all_negatives(
+    x: Tensor, y: Tensor, groups: Tensor | None, bar: Tensor, both: bool, *gradients: Tensor | None
+) -> Tensor:
+    """The number of active hinges; the gradients of their sum for x and y are added in place."""
+    gx, gy = gradients
+    counts = torch.zeros_like(bar)
+    for block, scores, spare in _score_blocks(x, y, groups):
+        if both:
+            torch.gt(scores, bar, out=spare)
+            counts += spare.sum(0)
+        hits = scores.gt_(bar[block, None])
+        counts[block] += hits.sum(1)
+        if both:
+            hits += spare
+        if gx is not None:
+            torch.mm(hits, y, out=gx[block])
+        if gy is not None:
+            gy.addmm_(hits.T, x[block])
+    for gradient, match in ((gx, y), (gy, x)):
+        if gradient is not None:
+            gradient.addcmul_(counts[:, None], match, value=-1)
+    return counts.sum(dtype=torch.float64)
+
+
+def _hardest_negatives(
+    x: Tensor, y: Tensor, groups: Tensor | None, bar: Tensor, both: bool, *gradients: Tensor | None
+) -> Tensor:
+    """The same if only the most similar negative of each query counts."""
+    best, rival = torch.empty_like(bar), bar.new_empty(len(x), dtype=torch.int64)
+    column_best, column_rival = torch.full_like(best, _EXCLUDED), torch.zeros_like(rival)
+    for block, scores, _ in _score_blocks(x, y, groups):
+        torch.max(scores, 1, out=(best[block], rival[block]))
+        if both:
+            value, row = scores.max(0)
+            torch.where(value > column_best, row + block.start, column_rival, out=column_rival)
+            torch.maximum(value, column_best, out=column_best)
+    gx, gy = gradients
+    active = _push_apart(best > bar, rival, x, y, gx, gy)
+    if both:
+        active += _push_apart(column_best > bar, column_rival, y, x, gy, gx)
+    return active
+
+
+def _push_apart(
+    hits: Tensor, rival: Tensor, query: Tensor, answer: Tensor, *gradients: Tensor | None
+) -> Tensor:
+    """Add the gradients of the queries' hinges in place; return how many are active."""
+    g_query, g_answer = gradients
+    active = hits.to(query.dtype)[:, None]
+    if g_query is not None:
+        g_query += active * (answer[rival] - answer)
+    if g_answer is not None:
+        pull = active * query
+        g_answer.index_add_(0, rival, pull).sub_(pull)
+    return active.sum(dtype=torch.float64)
