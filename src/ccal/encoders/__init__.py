@@ -1,7 +1,6 @@
 """Towers: networks from the features of one modality to the space where two meet."""
 
-from ccal.encoders.dense import DenseTower
-from ccal.encoders.linear import LinearTower
+from ccal.encoders.dense import DenseTower, LinearTower
 from ccal.encoders.registry import (
     FrontEnd,
     build_front_end,

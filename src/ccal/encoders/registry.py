@@ -4,7 +4,9 @@ A class registers under a name and has a method `config()`, which returns its co
 arguments as plain data; `Tower` has one. A saved model holds that data with the name as "type".
 
 >>> @register_tower("half")
-... class Half(Tower):
+... class Half(nn.Module):
+...     def config(self):
+...         return {}
 ...     def forward(self, x):
 ...         return x / 2
 >>> tower_config(Half())

@@ -19,7 +19,7 @@ from ccal.cca import CCA
 from ccal.data import Pairs
 from ccal.distributed import all_gather
 from ccal.encoders import DenseTower, FrontEnd, LinearTower, WordCNN, WordCRNN
-from ccal.encoders.linear import signed_root
+from ccal.encoders.dense import signed_root
 from ccal.errors import InputError
 from ccal.features import ImageFeatures, TfidfVectoriser, WordSequences
 from ccal.losses import InfoNCELoss, PairwiseRankingLoss, SigmoidLoss, TraceNormLoss

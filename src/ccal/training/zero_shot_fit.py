@@ -18,7 +18,7 @@ from torch import Tensor
 from ccal.cca import CCA
 from ccal.data import Pairs
 from ccal.encoders import FrontEnd, LinearTower
-from ccal.encoders.linear import signed_root
+from ccal.encoders.dense import signed_root
 from ccal.errors import InputError
 from ccal.evaluation import class_average_precision, class_means, reachable_k
 from ccal.evaluation.hubs import mean_of_neighbours
