@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
+import secrets
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -30,30 +30,27 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
 
     If anything fails meanwhile, nothing is left of it.
 
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with new_file(Path(folder, "out.bin")) as file:
     ...         _ = file.write(b"abc")
     ...     Path(folder, "out.bin").read_bytes()
     b'abc'
     """
-    prefix = f".{path.name}."
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=prefix)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                os.fchmod(handle, 0o666 & ~_umask())
-                yield file
-                file.flush()
-                os.fsync(handle)
-            os.replace(temporary, path)
-            sync_folder(path.parent)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-    except OSError as error:
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        sync_folder(path.parent)
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink()
         # The temporary file's name says nothing to a person, and a full disk names none at all.
-        hidden = error.filename is None or Path(str(error.filename)).name.startswith(prefix)
-        if error.errno is not None and hidden:
+        hidden = (None, str(temporary))
+        if isinstance(error, OSError) and error.errno and error.filename in hidden:
             error.filename, error.filename2 = str(path), None
         raise
 
@@ -227,10 +224,3 @@ def _flock(handle: int) -> None:
     except OSError:
         # A file system without locks: refusing to work there would help nobody.
         pass
-
-
-def _umask() -> int:
-    """What the user takes from the rights of new files; it cannot be read without setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

@@ -39,16 +39,15 @@ def one_of_two(rank: int) -> dict[str, Any]:
     mine = slice(0, 5) if rank == 0 else slice(5, 12)
     results: dict[str, Any] = {}
     for name, (layer, shape) in LAYERS.items():
-        x, kind, names = inputs(shape), type(layer), list(layer.state_dict())
+        x, names = inputs(shape), list(layer.state_dict())
         with batch_norm_over_ranks(layer):
-            assert type(layer) is not kind
-            assert isinstance(layer, kind)
+            assert "forward" in vars(layer)
             assert list(layer.state_dict()) == names
             output, gradient = steps(layer, x[mine], torch.sin(x)[mine])
             average_gradients(list(layer.parameters()) or [nn.Parameter(torch.zeros(1))])
         weights = [2 * p.grad for p in layer.parameters() if p.grad is not None]
         results[name] = output, gradient, weights, layer.state_dict()
-        assert type(layer) is kind
+        assert "forward" not in vars(layer)
     return results
 
 
@@ -75,7 +74,7 @@ def test_one_process_computes_as_torch_does() -> None:
     layer, twin = nn.BatchNorm1d(5), nn.BatchNorm1d(5)
     x = inputs((5,))
     with batch_norm_over_ranks(layer):
-        assert type(layer) is nn.BatchNorm1d
+        assert "forward" not in vars(layer)
         assert torch.equal(layer(x), twin(x))
 
 

@@ -4,74 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from ccal import distributed
 
 
-class _OverRanks(nn.modules.batchnorm._BatchNorm):
-    """In training mode, mean and variance come from the samples of all ranks, with gradients.
+def _over_ranks(layer: _BatchNorm, input: Tensor) -> Tensor:
+    """A layer's output; in training mode, mean and variance come from the samples of all ranks.
 
     torch's SyncBatchNorm does the same on GPUs only. Ranks may hold different numbers of samples.
     """
-
-    def forward(self, input: Tensor) -> Tensor:
-        if not self.training:
-            return super().forward(input)
-        self._check_input_dim(input)  # type: ignore[no-untyped-call]
-        x = input.to(torch.promote_types(input.dtype, torch.float32))
-        over = [d for d in range(x.ndim) if d != 1]
-        shape = [-1 if d == 1 else 1 for d in range(x.ndim)]
-        local = x.new_tensor([x.numel() // x.shape[1]])
-        total = distributed.all_reduce_sum(torch.cat((x.sum(over), local)))
-        count, mean = total[-1].detach(), total[:-1] / total[-1].detach()
-        centred = x - mean.view(shape)
-        # In float32 the mean of squares minus the squared mean would cancel for a large mean.
-        variance = distributed.all_reduce_sum(centred.square().sum(over)) / count
-        self._remember(mean.detach(), variance.detach() * (count / (count - 1)))
-        scale = torch.rsqrt(variance + self.eps)
-        if self.weight is not None:
-            scale = scale * self.weight
-        normal = centred * scale.view(shape)
-        if self.bias is not None:
-            normal = normal + self.bias.view(shape)
-        return normal.to(input.dtype)
-
-    @torch.no_grad()
-    def _remember(self, mean: Tensor, variance: Tensor) -> None:
-        if self.running_mean is None or self.running_var is None:
-            return
-        assert self.num_batches_tracked is not None
-        self.num_batches_tracked.add_(1)
-        weight = self.momentum
+    if not layer.training:
+        return type(layer).forward(layer, input)
+    layer._check_input_dim(input)
+    x = input.to(torch.promote_types(input.dtype, torch.float32))
+    over = [d for d in range(x.ndim) if d != 1]
+    shape = [-1 if d == 1 else 1 for d in range(x.ndim)]
+    local = x.new_tensor([x.numel() // x.shape[1]])
+    total = distributed.all_reduce_sum(torch.cat((x.sum(over), local)))
+    count, mean = total[-1].detach(), total[:-1] / total[-1].detach()
+    centred = x - mean.view(shape)
+    # In float32 the mean of squares minus the squared mean would cancel for a large mean.
+    variance = distributed.all_reduce_sum(centred.square().sum(over)) / count
+    if layer.running_mean is not None and layer.running_var is not None:
+        assert layer.num_batches_tracked is not None
+        layer.num_batches_tracked.add_(1)
+        weight = layer.momentum
         if weight is None:
-            weight = 1 / float(self.num_batches_tracked)
-        self.running_mean.lerp_(mean.to(self.running_mean.dtype), weight)
-        self.running_var.lerp_(variance.to(self.running_var.dtype), weight)
-
-
-class _OverRanks1d(_OverRanks, nn.BatchNorm1d):
-    pass
-
-
-class _OverRanks2d(_OverRanks, nn.BatchNorm2d):
-    pass
-
-
-_COUNTERPARTS: dict[type[nn.Module], type[nn.Module]] = {
-    nn.BatchNorm1d: _OverRanks1d,
-    nn.BatchNorm2d: _OverRanks2d,
-}
+            weight = 1 / float(layer.num_batches_tracked)
+        unbiased = variance.detach() * (count / (count - 1))
+        layer.running_mean.lerp_(mean.detach().to(layer.running_mean.dtype), weight)
+        layer.running_var.lerp_(unbiased.to(layer.running_var.dtype), weight)
+    scale = torch.rsqrt(variance + layer.eps)
+    if layer.weight is not None:
+        scale = scale * layer.weight
+    normal = centred * scale.view(shape)
+    if layer.bias is not None:
+        normal = normal + layer.bias.view(shape)
+    return normal.to(input.dtype)
 
 
 @contextmanager
 def batch_norm_over_ranks(module: nn.Module) -> Iterator[None]:
     """Within, all BatchNorm1d and 2d inside `module` take their statistics over all ranks.
-
-    The layers keep their parameters and names; only their class changes until the end.
 
     >>> norm = nn.BatchNorm1d(3)
     >>> with batch_norm_over_ranks(norm):
@@ -79,15 +59,15 @@ def batch_norm_over_ranks(module: nn.Module) -> Iterator[None]:
     torch.Size([5, 3])
     """
     several = distributed.world_size() > 1
-    changed = [m for m in module.modules() if several and type(m) in _COUNTERPARTS]
-    original = [type(m) for m in changed]
-    for layer in changed:
-        layer.__class__ = _COUNTERPARTS[type(layer)]
+    kinds = (nn.BatchNorm1d, nn.BatchNorm2d)
+    layers: list[Any] = [m for m in module.modules() if several and type(m) in kinds]
+    for layer in layers:
+        layer.forward = partial(_over_ranks, layer)
     try:
         yield
     finally:
-        for layer, kind in zip(changed, original, strict=True):
-            layer.__class__ = kind
+        for layer in layers:
+            del layer.forward
 
 
 @contextmanager
@@ -104,24 +84,20 @@ def unbiased_batch_norm(module: nn.Module) -> Iterator[None]:
     >>> norm.running_mean.tolist(), norm.momentum
     ([7.0, 7.0, 7.0], 0.1)
     """
-    layers = [
-        (layer, layer.momentum)
+
+    def set_momentum(least: float, layer: _BatchNorm, _: Any) -> None:
+        seen = layer.num_batches_tracked
+        if layer.training and seen is not None:
+            layer.momentum = max(least, 1 / (int(seen) + 1))
+
+    changed = [
+        (layer, weight, layer.register_forward_pre_hook(partial(set_momentum, weight)))
         for layer in module.modules()
-        if isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.momentum is not None
+        if isinstance(layer, _BatchNorm) and (weight := layer.momentum) is not None
     ]
-
-    def hook(weight: float) -> Any:
-        def set_momentum(layer: nn.Module, _: Any) -> None:
-            seen = layer.num_batches_tracked
-            if layer.training and seen is not None:
-                layer.momentum = max(weight, 1 / (int(seen) + 1))  # type: ignore[arg-type, assignment]
-
-        return set_momentum
-
-    handles = [layer.register_forward_pre_hook(hook(weight)) for layer, weight in layers]
     try:
         yield
     finally:
-        for (layer, weight), handle in zip(layers, handles, strict=True):
-            handle.remove()
+        for layer, weight, hook in changed:
+            hook.remove()
             layer.momentum = weight

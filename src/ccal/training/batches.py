@@ -23,6 +23,7 @@ from ccal.errors import InputError
 from ccal.features import ImageFeatures, SparseRows, TfidfVectoriser
 from ccal.features.text import TextFrontEnd
 from ccal.progress import counting
+from ccal.training.settings import Settings
 
 RowNumbers = NDArray[np.int64]
 
@@ -45,15 +46,26 @@ class Features(Protocol):
         """Both views of some pairs."""
 
 
-class _Matrix(Protocol):
-    """Rows of features: an array, memory-mapped or not, or a sparse matrix."""
+class _Concatenated:
+    """Rows of one matrix followed by those of another, without a copy of both."""
 
-    @property
-    def shape(self) -> tuple[int, ...]: ...
+    def __init__(self, first: _Matrix, second: _Matrix) -> None:
+        self._first, self._second = first, second
+        self.shape: tuple[int, ...] = (len(first) + len(second), *first.shape[1:])
 
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        return self.shape[0]
 
-    def __getitem__(self, index: Any) -> Any: ...
+    def __getitem__(self, index: Any) -> NDArray[np.float32]:
+        rows = np.arange(len(self))[index]
+        late = rows >= len(self._first)
+        result = np.empty((len(rows), *self.shape[1:]), dtype=np.float32)
+        result[~late] = self._first[rows[~late]]
+        result[late] = self._second[rows[late] - len(self._first)]
+        return result
+
+
+_Matrix = Rows | SparseRows | NDArray[Any] | _Concatenated
 
 
 class PairFeatures:
@@ -151,26 +163,6 @@ def _column(rows: Rows, front_end: FrontEnd | None, name: str, fit: bool) -> _Ma
     return rows
 
 
-class _Concatenated:
-    """Rows of one matrix followed by those of another, without a copy of both."""
-
-    def __init__(self, first: _Matrix, second: _Matrix) -> None:
-        self._first, self._second = first, second
-        self.shape = (len(first) + len(second), *first.shape[1:])
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, index: Any) -> NDArray[np.float32]:
-        rows = np.arange(len(self))[index]
-        late = rows >= len(self._first)
-        first = np.asarray(self._first[rows[~late]], dtype=np.float32)
-        second = np.asarray(self._second[rows[late] - len(self._first)], dtype=np.float32)
-        result = np.empty((len(rows), *first.shape[1:]), dtype=np.float32)
-        result[~late], result[late] = first, second
-        return result
-
-
 def _numbers(keys: NDArray[Any] | None) -> RowNumbers | None:
     """Keys of any kind, such as names, as integers from 0."""
     return None if keys is None else np.unique(keys, return_inverse=True)[1].astype(np.int64)
@@ -190,8 +182,7 @@ def check_pairs(train: Features, valid: Features | None, *, one_per_group: bool)
         return
     if len(valid) < 2:
         raise InputError(
-            f"Validation needs at least 2 pairs for one to be found among others, got "
-            f"{len(valid)}; better are some hundreds."
+            f"Validation needs at least 2 pairs, better some hundreds; got {len(valid)}."
         )
     for view, ours, theirs in zip("xy", shapes, _shapes(valid, "validation"), strict=True):
         if ours != theirs:
@@ -218,16 +209,18 @@ def _shapes(pairs: Features, name: str) -> tuple[tuple[int, ...], tuple[int, ...
     return tuple(x.shape[1:]), tuple(y.shape[1:])
 
 
-def epoch_rows(
-    pairs: Features, *, one_per_group: bool, count: int | None, seed: int, stage: str, epoch: int
-) -> RowNumbers:
-    """The training pairs that an epoch visits: all, one of each group, or `count` of these."""
+def epoch_rows(pairs: Features, settings: Settings, *, stage: str, epoch: int) -> RowNumbers:
+    """The rows that an epoch visits: all, or one of each group; or `epoch_pairs` of these."""
+    draw: dict[str, Any] = {"seed": settings.seed, "stage": stage, "epoch": epoch}
     groups: RowNumbers | None = getattr(pairs, "groups", None)
-    if groups is None or not one_per_group:
-        rows = np.arange(len(pairs))
-    else:
-        rows = one_of_each(groups, seed=seed, stage=stage, epoch=epoch)
-    return some_of(rows, count, seed=seed, stage=stage, epoch=epoch)
+    rows = np.arange(len(pairs))
+    if groups is not None and settings.one_per_group:
+        rows = one_of_each(groups, **draw)
+    count = settings.epoch_pairs
+    if count is None or count >= len(rows):
+        return rows
+    keys = np.random.PCG64(_seed("some", *draw.values())).random_raw(len(rows))
+    return rows[np.sort(np.argsort(keys, kind="stable")[:count])]
 
 
 def epoch_batches(
@@ -268,20 +261,6 @@ def one_of_each(groups: RowNumbers, *, seed: int, stage: str, epoch: int) -> Row
     order = np.lexsort((keys, groups))
     first = np.flatnonzero(np.diff(groups[order], prepend=groups.min() - 1))
     return order[first].astype(np.int64)
-
-
-def some_of(
-    rows: RowNumbers, count: int | None, *, seed: int, stage: str, epoch: int
-) -> RowNumbers:
-    """`count` of the rows, drawn anew each epoch, in their order; all of them if there are fewer.
-
-    >>> len(some_of(np.arange(100), 10, seed=0, stage="train", epoch=1))
-    10
-    """
-    if count is None or count >= len(rows):
-        return rows
-    keys = np.random.PCG64(_seed("some", seed, stage, epoch)).random_raw(len(rows))
-    return rows[np.sort(np.argsort(keys, kind="stable")[:count])]
 
 
 def seed_epoch(seed: int, stage: str, epoch: int) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import io
-import pickle
 import signal
 import threading
 import time
@@ -37,9 +36,6 @@ _FORMAT = 1
 
 Snapshot = dict[str, Any]
 """Copies of tensors and plain data, safe to keep and to write."""
-
-Facts = dict[str, Any]
-"""Names and plain values that must be the same for a run to be resumed."""
 
 
 class State:
@@ -117,13 +113,14 @@ def _optimiser(parameters: list[nn.Parameter], settings: Settings) -> torch.opti
     and the scales of batch norm are left out of it here, since shrinking them keeps no network
     from overfitting, and a temperature must not drift to 1.
     """
+    matrices = [p for p in parameters if p.ndim >= 2]
+    others = [p for p in parameters if p.ndim < 2]
     groups: list[dict[str, Any]] = [
-        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": settings.weight_decay},
-        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+        {"params": matrices, "weight_decay": settings.weight_decay},
+        {"params": others, "weight_decay": 0.0},
     ]
-    groups = [group for group in groups if group["params"]]
     kind = torch.optim.Adam if settings.optimiser == "adam" else torch.optim.AdamW
-    return kind(groups, lr=settings.learning_rate)
+    return kind([group for group in groups if group["params"]], lr=settings.learning_rate)
 
 
 class Checkpointer:
@@ -137,7 +134,7 @@ class Checkpointer:
         schedule: saved and restored with them.
         folder: of the files; None keeps everything in memory.
         stage: part of the checkpoint's name and of the records.
-        facts: must be the same to resume, and so must the shapes of all weights.
+        facts: names and plain values that must be the same to resume; so must all shapes.
         every: least number of seconds between two checkpoints.
     """
 
@@ -153,22 +150,22 @@ class Checkpointer:
         *,
         folder: Path | None,
         stage: str,
-        facts: Facts,
+        facts: dict[str, Any],
         every: float,
     ) -> None:
         self.state, self.schedule, self.stage, self.every = state, schedule, stage, every
-        self.folder = folder
         shapes = {
             f"shape of {name}": list(tensor.shape)
             for module in (state.model, state.objective)
             for name, tensor in module.state_dict().items()
         }
         self.facts = {**facts, **shapes}
-        self.path = None if folder is None else folder / f"checkpoint-{stage}.pt"
+        self.path: Path | None = None
+        if folder is not None and distributed.rank() == 0:
+            self.path = folder / f"checkpoint-{stage}.pt"
         self.records: list[Record] = []
         self._logs: list[MetricsFile | TensorBoard] = []
         self._written = time.monotonic()
-        self._writes = folder is not None and distributed.rank() == 0
 
     def open(self, *, resume: bool, tensorboard: bool) -> None:
         """Start, or restore the state of the checkpoint."""
@@ -180,16 +177,17 @@ class Checkpointer:
             self.schedule.load_state_dict(content["schedule"])
             self.records = content["records"]
             self.state.restore(self.latest)
-        if self.folder is not None and self._writes:
+        if self.path is not None:
             if tensorboard:
-                events = self.folder / "tensorboard" / self.stage
+                events = self.path.parent / "tensorboard" / self.stage
                 self._logs.append(TensorBoard(events, self.schedule.epoch))
-            self._logs.append(MetricsFile(self.folder / "metrics.jsonl", self.stage, self.records))
+            metrics = self.path.with_name("metrics.jsonl")
+            self._logs.append(MetricsFile(metrics, self.stage, self.records))
 
     def add(self, record: Record, *, best: bool) -> None:
         """At the end of an epoch: copy the state, log the record, and write if it is time."""
         self.records.append(record)
-        if best or self.folder is not None:
+        if best or self.path is not None:
             self.latest = self.state.snapshot()
         if best:
             self.best = self.latest
@@ -199,13 +197,9 @@ class Checkpointer:
         if time.monotonic() - self._written >= self.every:
             self.save()
 
-    def restore_best(self) -> None:
-        """Bring the best state back, optimiser included."""
-        self.state.restore(self.best)
-
     def save(self) -> None:
         """Write the checkpoint of the last whole epoch, if there is a folder."""
-        if self.path is not None and self._writes:
+        if self.path is not None:
             content = {
                 "best": self.best,
                 "latest": self.latest,
@@ -221,12 +215,12 @@ class Checkpointer:
             log.close()
 
     def _read(self, resume: bool) -> dict[str, Any] | None:
-        if self.folder is None or self.path is None:
+        if self.path is None:
             return None
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         # A process that was killed while it wrote has left these.
         for name in (self.path.name, "metrics.jsonl"):
-            for stale in self.folder.glob(f".{name}.*"):
+            for stale in self.path.parent.glob(f".{name}.*"):
                 stale.unlink()
         if not self.path.exists():
             return None
@@ -238,14 +232,14 @@ class Checkpointer:
         return read_checkpoint(self.path, self.facts)
 
 
-def write_checkpoint(path: Path, facts: Facts, content: dict[str, Any]) -> None:
+def write_checkpoint(path: Path, facts: dict[str, Any], content: dict[str, Any]) -> None:
     """Write tensors and plain data in one step."""
     buffer = io.BytesIO()
     torch.save({"format": _FORMAT, "facts": facts, **content}, buffer)
     write_atomically(path, buffer.getvalue())
 
 
-def read_checkpoint(path: Path, facts: Facts) -> dict[str, Any]:
+def read_checkpoint(path: Path, facts: dict[str, Any]) -> dict[str, Any]:
     """What `write_checkpoint` wrote, on the CPU; refused if damaged or of another run."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -255,16 +249,7 @@ def read_checkpoint(path: Path, facts: Facts) -> dict[str, Any]:
             raise zipfile.BadZipFile(f"{damaged} does not match its checksum")
         content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         number, theirs = content["format"], content["facts"]
-    except (
-        OSError,
-        EOFError,
-        ValueError,
-        KeyError,
-        TypeError,
-        RuntimeError,
-        pickle.UnpicklingError,
-        zipfile.BadZipFile,
-    ) as error:
+    except Exception as error:  # of many kinds: from zipfile, pickle and torch
         raise InputError(
             f"The checkpoint {str(path)!r} is damaged ({error}); nothing was loaded. Remove it "
             "to start anew, or put a copy in its place."

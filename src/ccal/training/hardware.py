@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import torch
@@ -35,13 +34,6 @@ def check_precision(settings: Settings, device: torch.device) -> None:
             f"{_LIMIT}=AVX512_CORE_BF16 in the environment before Python starts, or use "
             'precision="float32".'
         )
-
-
-def tower_precision(settings: Settings, device: torch.device) -> AbstractContextManager[object]:
-    """Context for computing a loss: autocast with bf16. CCA and losses stay in full precision."""
-    if settings.precision == "bf16":
-        return torch.autocast(device.type, dtype=torch.bfloat16)
-    return nullcontext()
 
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4

@@ -17,13 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ccal import distributed
 from ccal.bounds import Options, Whole, check
+from ccal.cca import CCALayer
 from ccal.errors import CcalError, InputError
 from ccal.model import DualEncoder
+from ccal.ranks import mean_reciprocal_ranks
 from ccal.training.batch_norm import batch_norm_over_ranks, unbiased_batch_norm
 from ccal.training.batches import (
     Features,
@@ -36,7 +39,7 @@ from ccal.training.batches import (
     share,
 )
 from ccal.training.checkpoint import Checkpointer, Interrupted, Signals, State, catch_signals
-from ccal.training.hardware import check_precision, tower_precision
+from ccal.training.hardware import check_precision
 from ccal.training.parallel import (
     average_gradients,
     check_ranks,
@@ -47,13 +50,7 @@ from ccal.training.parallel import (
 from ccal.training.progress import History, Progress, Record
 from ccal.training.schedule import Schedule
 from ccal.training.settings import Settings
-from ccal.training.validation import (
-    any_diverged,
-    mean_correlation,
-    refit,
-    towers_diverged,
-    validation_mrr,
-)
+from ccal.training.validation import any_diverged, blocks, embed, towers_diverged
 
 Select = Literal["both", "x->y", "y->x"]
 Score = Callable[[DualEncoder], float]
@@ -172,7 +169,13 @@ def fit(
             checkpointer.close()
             line.close()
         if signals.requested is not None:
-            raise Interrupted(_how_to_resume(checkpointer.path, schedule.epoch), signals.requested)
+            kept = "Nothing was kept, since no folder was given."
+            if folder is not None:
+                kept = (
+                    f"The state after epoch {schedule.epoch} is in {str(folder)!r}; start again "
+                    "with resume=True to go on from there."
+                )
+            raise Interrupted(f"Training was interrupted. {kept}", signals.requested)
     best = None if valid is None else schedule.best
     return History(checkpointer.records, schedule.best_epoch, best, schedule.epoch)
 
@@ -212,7 +215,7 @@ class _Loop:
                 "which do so."
             )
         self.checkpointer.save()
-        self.checkpointer.restore_best()
+        self.state.restore(self.checkpointer.best)
         state = self.state
         if self.valid is None:
             state.copy_buffers()
@@ -240,18 +243,13 @@ class _Loop:
     def _steps(self, epoch: int) -> tuple[float | None, float | None]:
         """Mean loss over the batches of an epoch, and pairs a second; None if it diverged."""
         settings = self.settings
-        draw: dict[str, Any] = {
-            "seed": settings.seed,
-            "stage": self.checkpointer.stage,
-            "epoch": epoch,
-        }
-        seed_epoch(**draw)
+        draw: dict[str, Any] = {"stage": self.checkpointer.stage, "epoch": epoch}
+        seed_epoch(settings.seed, **draw)
         self.state.model.train()
         self.state.objective.train()
-        visited = epoch_rows(
-            self.train, one_per_group=settings.one_per_group, count=settings.epoch_pairs, **draw
-        )
-        batches = [visited[b] for b in epoch_batches(len(visited), settings.batch_size, **draw)]
+        visited = epoch_rows(self.train, settings, **draw)
+        order = epoch_batches(len(visited), settings.batch_size, seed=settings.seed, **draw)
+        batches = [visited[rows] for rows in order]
         total, done, pairs = 0.0, 0, sum(map(len, batches))
         started = time.perf_counter()
         for number, rows in enumerate(batches, start=1):
@@ -269,7 +267,9 @@ class _Loop:
         labels = self._labels(mine)
         state.optimiser.zero_grad()
         try:
-            with tower_precision(self.settings, device):
+            # CCA and losses stay in full precision.
+            half = self.settings.precision == "bf16"
+            with torch.autocast(device.type, torch.bfloat16, enabled=half):
                 loss: Tensor = state.objective(state.model, x, y, *labels)
             loss.backward()
         except (InputError, _LinAlgError):
@@ -294,20 +294,27 @@ class _Loop:
         return () if labels is None else (labels.to(self._device, non_blocking=True),)
 
     def _refit(self) -> None:
-        pairs = self.settings.refit_pairs
-        refit(self.state.kept, self.train, self._block, self._check_signals, pairs)
+        """Fit the projections to the training pairs, or to some; each rank reads its share."""
+        kept, pairs = self.state.kept, len(self.train)
+        count = min(pairs, self.settings.refit_pairs or pairs)
+        mine = share(np.arange(count) * pairs // count)
+        kept.refit(blocks(kept, self.train, mine, self._block, self._check_signals))
 
     def _validate(self) -> Scores:
-        """Fit the projections to all training pairs, then score the validation pairs."""
+        """Fit the projections, then score the validation pairs."""
         self.state.copy_buffers()
         kept, valid, score = self.state.kept, self.valid, self.score
         assert valid is not None
         self._refit()
         if score is not None:
             return {"score": from_rank_0(lambda: score(kept.eval()))}
-        block, check_signals = self._block, self._check_signals
-        mrr = from_rank_0(lambda: validation_mrr(kept, valid, block, check_signals))
-        return dict(zip(self._unknown(), mrr, strict=True))
+
+        def mrr() -> tuple[float, float]:
+            embedded = embed(kept, valid, self._block, self._check_signals)
+            # Embeddings that collapse to one point must not be chosen.
+            return mean_reciprocal_ranks(*embedded, pessimistic=True)
+
+        return dict(zip(self._unknown(), from_rank_0(mrr), strict=True))
 
     def _validate_trained(self) -> Scores:
         """The same after steps, which may have let the weights overflow: unknown scores then."""
@@ -333,7 +340,9 @@ class _Loop:
         self, epoch: int, started: float, scores: Scores, verdict: str, **steps: float | None
     ) -> None:
         """Record the epoch, and take or restore a snapshot as the verdict says."""
-        known = None not in scores.values()
+        correlation, known = None, None not in scores.values()
+        if known and isinstance(projection := self.state.kept.projection, CCALayer):
+            correlation = projection.correlations.mean().item()
         record: Record = {
             "stage": self.checkpointer.stage,
             "epoch": epoch,
@@ -341,13 +350,13 @@ class _Loop:
             "learning_rate": steps.get("learning_rate"),
             "mrr_x_to_y": None,
             "mrr_y_to_x": None,
-            "mean_correlation": mean_correlation(self.state.kept) if known else None,
+            "mean_correlation": correlation,
             "seconds": time.perf_counter() - started,
             "pairs_per_second": steps.get("pairs_per_second"),
             **scores,
         }
         if verdict == "refine":
-            self.checkpointer.restore_best()
+            self.state.restore(self.checkpointer.best)
         self.checkpointer.add(record, best=verdict == "best")
         name = "MRR" if self.score is None else "score"
         self.progress.epoch(score=self._value(scores), best=self.schedule.best, name=name)
@@ -365,12 +374,3 @@ class _Loop:
     def _block(self) -> int:
         # Without gradients a small batch size is no reason for small matrix products.
         return max(self.settings.batch_size, 256)
-
-
-def _how_to_resume(checkpoint: Path | None, epoch: int) -> str:
-    if checkpoint is None:
-        return "Training was interrupted. Nothing was kept, since no folder was given."
-    return (
-        f"Training was interrupted. The state after epoch {epoch} is in {str(checkpoint)!r}; "
-        "start again with resume=True to go on from there."
-    )

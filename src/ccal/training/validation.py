@@ -1,4 +1,4 @@
-"""Validation: exact projections from all training pairs, and how well held-out pairs are found."""
+"""Validation: how well held-out pairs are found, and whether training went astray."""
 
 from __future__ import annotations
 
@@ -8,63 +8,32 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ccal.cca import CCALayer
 from ccal.errors import InputError
 from ccal.evaluation import class_precisions, evenly_spaced, reachable_k
 from ccal.model import DualEncoder
-from ccal.ranks import counterpart_ranks, mean_reciprocal_ranks
-from ccal.training.batches import Features, PairFeatures, RowNumbers, share
-
-
-def _nothing() -> None:
-    pass
-
-
-def refit(
-    model: DualEncoder,
-    train: Features,
-    batch_size: int,
-    each: Callable[[], None] = _nothing,
-    pairs: int | None = None,
-) -> None:
-    """Store CCA's projections of all training pairs, or of `pairs` evenly spread over them.
-
-    Every rank passes over its share of them. `each` is called before every batch.
-    """
-    count = min(len(train), pairs or len(train))
-    rows = np.arange(count) * len(train) // count
-    model.refit(_blocks(model, train, share(rows), batch_size, each))
+from ccal.ranks import counterpart_ranks
+from ccal.training.batches import Features, PairFeatures, RowNumbers
 
 
 def embed(
     model: DualEncoder,
     pairs: Features,
     batch_size: int = 1024,
-    each: Callable[[], None] = _nothing,
+    each: Callable[[], None] | None = None,
     at_most: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Embeddings (n, k) of both modalities, before any hub correction.
 
-    Of more than `at_most` pairs evenly spaced ones are embedded.
+    Of more than `at_most` pairs evenly spaced ones are embedded. `each` is called before a batch.
     """
     name_x, name_y = model.modalities
     rows = evenly_spaced(len(pairs), at_most).numpy()
     parts = [
         (model.encode(name_x, x, corrected=False), model.encode(name_y, y, corrected=False))
-        for x, y in _blocks(model, pairs, rows, batch_size, each)
+        for x, y in blocks(model, pairs, rows, batch_size, each)
     ]
     x, y = (torch.cat(view) for view in zip(*parts, strict=True))
     return x, y
-
-
-def validation_mrr(
-    model: DualEncoder, valid: Features, batch_size: int, each: Callable[[], None] = _nothing
-) -> tuple[float, float]:
-    """MRR of finding y from x, and x from y, among all validation pairs.
-
-    Ties count against the counterpart: embeddings that collapse to one point must not be chosen.
-    """
-    return mean_reciprocal_ranks(*embed(model, valid, batch_size, each), pessimistic=True)
 
 
 def reciprocal_ranks(x: Tensor, y: Tensor) -> Tensor:
@@ -72,9 +41,7 @@ def reciprocal_ranks(x: Tensor, y: Tensor) -> Tensor:
     return torch.stack(counterpart_ranks(x, y, pessimistic=True)).double().reciprocal().mean(0)
 
 
-def class_scores(
-    model: DualEncoder, valid: PairFeatures, *, k: int = 50, batch_size: int = 1024
-) -> Tensor:
+def class_scores(model: DualEncoder, valid: PairFeatures, *, k: int = 50) -> Tensor:
     """Precision at k (c,) in % of each class; their mean is AP@k.
 
     The query of a class is the mean of the embedded y of its pairs; the candidates are all x. Pairs
@@ -89,13 +56,11 @@ def class_scores(
     name_x, name_y = model.modalities
     every = np.arange(len(valid))
     once = every if valid.groups is None else np.unique(valid.groups, return_index=True)[1]
-    blocks = _blocks(model, valid, once, batch_size, _nothing)
-    items = torch.cat([model.encode(name_x, x, corrected=False) for x, _ in blocks])
-    blocks = _blocks(model, valid, every, batch_size, _nothing)
-    queries = torch.cat([model.encode(name_y, y, corrected=False) for _, y in blocks])
-    item_classes = valid.classes[once]
-    k = reachable_k(item_classes, k)
-    return class_precisions(queries, valid.classes, items, item_classes, k=k)
+    candidates, queries = blocks(model, valid, once), blocks(model, valid, every)
+    x = torch.cat([model.encode(name_x, x, corrected=False) for x, _ in candidates])
+    y = torch.cat([model.encode(name_y, y, corrected=False) for _, y in queries])
+    x_classes = valid.classes[once]
+    return class_precisions(y, valid.classes, x, x_classes, k=reachable_k(x_classes, k))
 
 
 def clearly_better(one: Tensor, other: Tensor) -> bool:
@@ -111,39 +76,35 @@ def clearly_better(one: Tensor, other: Tensor) -> bool:
     return bool(difference.mean() > error)
 
 
-def mean_correlation(model: DualEncoder) -> float | None:
-    """Mean canonical correlation of the stored projections; None without CCA."""
-    if not isinstance(model.projection, CCALayer):
-        return None
-    return model.projection.correlations.mean().item()
-
-
 @torch.no_grad()
 def towers_diverged(model: DualEncoder, x: Tensor, y: Tensor) -> bool:
-    """Whether the towers turn finite inputs into NaN or infinity, so that training is to blame."""
+    """Whether the towers turn finite inputs into NaN or infinity, so that training is to blame.
+
+    The model is in evaluation mode afterwards.
+    """
     if not (torch.isfinite(x).all() and torch.isfinite(y).all()):
         return False
-    was_training = model.training
-    model.eval()
-    try:
-        views = model.tower_outputs(x, y)
-    finally:
-        model.train(was_training)
+    views = model.eval().tower_outputs(x, y)
     return not all(bool(torch.isfinite(view).all()) for view in views)
 
 
 def any_diverged(model: DualEncoder, pairs: Features, batch_size: int) -> bool:
     """`towers_diverged` for any batch of all pairs."""
-    blocks = _blocks(model, pairs, np.arange(len(pairs)), batch_size, _nothing)
-    return any(towers_diverged(model, x, y) for x, y in blocks)
+    every = blocks(model, pairs, np.arange(len(pairs)), batch_size)
+    return any(towers_diverged(model, x, y) for x, y in every)
 
 
-def _blocks(
-    model: DualEncoder, pairs: Features, rows: RowNumbers, size: int, each: Callable[[], None]
+def blocks(
+    model: DualEncoder,
+    pairs: Features,
+    rows: RowNumbers,
+    size: int = 1024,
+    each: Callable[[], None] | None = None,
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Batches of the pairs of these rows, on the model's device."""
     device = next(model.parameters()).device
     for start in range(0, len(rows), size):
-        each()
+        if each is not None:
+            each()
         x, y = pairs.batch(rows[start : start + size])
         yield x.to(device, non_blocking=True), y.to(device, non_blocking=True)
