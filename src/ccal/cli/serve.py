@@ -7,9 +7,10 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import typer
 
@@ -20,8 +21,8 @@ from ccal.progress import counting
 if TYPE_CHECKING:
     from ccal.serve import Collection
 
-
-_ACCESS, _LIMITS = "Access", "Limits"
+_access = partial(typer.Option, rich_help_panel="Access")
+_limit = partial(typer.Option, rich_help_panel="Limits")
 _SHORTEST_TOKEN = 16
 # A folder with one of these files is a library of tunes, or a store of tunes.
 _LIBRARY, _STORE = "library.json", "manifest.json"
@@ -46,39 +47,32 @@ def command(
     ] = None,
     host: Annotated[
         str,
-        typer.Option(
-            rich_help_panel=_ACCESS,
-            help="Address to listen on; 0.0.0.0 lets other machines in, so set a `--token`, too.",
+        _access(
+            help="Address to listen on; 0.0.0.0 lets other machines in, so set a `--token`, too."
         ),
     ] = "127.0.0.1",
-    port: Annotated[
-        int,
-        typer.Option(min=0, max=65535, rich_help_panel=_ACCESS, help="0 takes any that is free."),
-    ] = 8000,
+    port: Annotated[int, _access(min=0, max=65535, help="0 takes any that is free.")] = 8000,
     token: Annotated[
         str | None,
-        typer.Option(
+        _access(
             envvar="CCAL_TOKEN",
-            rich_help_panel=_ACCESS,
             help="Every client must send it; `new` makes one up. The variable is safer than the "
             "option, which other users of the machine can see.",
         ),
     ] = None,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(
+        _access(
             metavar="NAME",
-            rich_help_panel=_ACCESS,
             help="A name of the server besides localhost and this machine's name; may be repeated.",
         ),
     ] = None,
     media_root: Annotated[
         Path | None,
-        typer.Option(
+        _access(
             metavar="FOLDER",
             exists=True,
             file_okay=False,
-            rich_help_panel=_ACCESS,
             help="Show only files inside of this folder; relative paths start from it.",
         ),
     ] = None,
@@ -88,25 +82,12 @@ def command(
             "--open/--no-open", show_default="from a terminal", help="Open the page in a browser."
         ),
     ] = None,
-    max_upload: Annotated[
-        float, typer.Option(metavar="MB", rich_help_panel=_LIMITS, help="Size of an uploaded file.")
-    ] = 20.0,
-    max_seconds: Annotated[
-        float,
-        typer.Option(rich_help_panel=_LIMITS, help="Length of the sound in an uploaded file."),
-    ] = 120.0,
-    max_megapixels: Annotated[
-        float, typer.Option(rich_help_panel=_LIMITS, help="Pixels of an uploaded picture.")
-    ] = 50.0,
-    max_k: Annotated[
-        int, typer.Option("--max-k", rich_help_panel=_LIMITS, help="Results of one search.")
-    ] = 100,
-    max_batch: Annotated[
-        int, typer.Option("--max-batch", rich_help_panel=_LIMITS, help="Queries of one request.")
-    ] = 128,
-    timeout: Annotated[
-        float, typer.Option(rich_help_panel=_LIMITS, help="Seconds until a request is given up.")
-    ] = 30.0,
+    max_upload: Annotated[float, _limit(metavar="MB", help="Size of an uploaded file.")] = 20.0,
+    max_seconds: Annotated[float, _limit(help="Length of the sound in an uploaded file.")] = 120.0,
+    max_megapixels: Annotated[float, _limit(help="Pixels of an uploaded picture.")] = 50.0,
+    max_k: Annotated[int, _limit(help="Results of one search.")] = 100,
+    max_batch: Annotated[int, _limit(help="Queries of one request.")] = 128,
+    timeout: Annotated[float, _limit(help="Seconds until a request is given up.")] = 30.0,
 ) -> None:
     """Search, look and listen in a browser; with an HTTP API for programs.
 
@@ -134,19 +115,23 @@ def command(
         queries=max_batch,
         timeout=timeout,
     )
-    token = _checked(token)
+    if token == "new":
+        token = secrets.token_urlsafe(24)
+    elif token is not None and (len(token) < _SHORTEST_TOKEN or not token.isascii()):
+        raise InputError(
+            f"A token needs {_SHORTEST_TOKEN} plain characters or more, so that it cannot be "
+            "guessed; `--token new` makes one up."
+        )
     with listen(host, port) as listener:
         collection = _collection(location, model, media_root)
         pending = collection if isinstance(collection, PendingCollection) else None
-        url = address(listener)
         if not is_loopback(host) and token is None:
             note(
                 f"warning: everyone who can reach {host} can search this collection and see its "
                 "files. Set a --token, or leave out --host."
             )
         # A browser keeps the part behind the hash to itself, so that no log has the token.
-        page = url if token is None else f"{url}#token={token}"
-        names = [*(allow_host or []), host]
+        page = address(listener) + (f"#token={token}" if token else "")
 
         def started() -> None:
             if pending is None:
@@ -155,22 +140,11 @@ def command(
             if sys.stderr.isatty() if open_page is None else open_page:
                 threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
 
-        app = create_app(collection, limits=limits, token=token, hosts=names)
+        app = create_app(collection, limits=limits, token=token, hosts=[*(allow_host or []), host])
         run(app, listener, started, lambda: pending is not None and pending.error is not None)
         if pending is not None and pending.error is not None:
             raise pending.error
     note("Stopped.")
-
-
-def _checked(token: str | None) -> str | None:
-    if token == "new":
-        return secrets.token_urlsafe(24)
-    if token is not None and (len(token) < _SHORTEST_TOKEN or not token.isascii()):
-        raise InputError(
-            f"A token needs {_SHORTEST_TOKEN} plain characters or more, so that it cannot be "
-            "guessed; `--token new` makes one up."
-        )
-    return token
 
 
 def _collection(location: str | None, model: Path | None, root: Path | None) -> Collection:
@@ -204,8 +178,7 @@ def _tunes(location: Path, run: Path | None) -> Collection:
     if (location / _LIBRARY).is_file():
         library = TuneLibrary.open(location, model)
     else:
-        progress = counting("embedding tunes")
-        library = library_of(SheetAudioStore(location), model, progress=progress)
+        library = library_of(SheetAudioStore(location), model, progress=counting("embedding tunes"))
     return TuneCollection(library, model, title=_title(str(location)), model_folder=run)
 
 
@@ -248,11 +221,10 @@ def _title(location: str) -> str:
     >>> _title("data/photos.index"), _title("postgresql://me:secret@host/db?table=birds")
     ('photos', 'birds')
     """
-    if "://" in location:
-        parts = urlsplit(location)
-        table = [value for value in parts.query.split("&") if value.startswith("table=")]
-        return table[0].removeprefix("table=") if table else parts.path.strip("/") or "index"
-    return Path(location).absolute().stem
+    if "://" not in location:
+        return Path(location).absolute().stem
+    parts = urlsplit(location)
+    return dict(parse_qsl(parts.query)).get("table") or parts.path.strip("/") or "index"
 
 
 def _summary(collection: Collection) -> str:
