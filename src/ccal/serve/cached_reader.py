@@ -28,7 +28,7 @@ class Cached(Generic[Value]):
 
     >>> calls = []
     >>> value = Cached(lambda: calls.append(1) or len(calls), state=lambda: "same")
-    >>> value.get(), value.get()
+    >>> value(), value()
     (1, 1)
     """
 
@@ -39,7 +39,7 @@ class Cached(Generic[Value]):
         self._lock = threading.RLock()
         self._kept: tuple[object, float, Value] | None = None
 
-    def get(self) -> Value:
+    def __call__(self) -> Value:
         """The current value."""
         state, now = self._state(), time.monotonic()
         kept = self._kept
@@ -89,35 +89,29 @@ class FileSizes:
 class CachedReader:
     """Reads an index, which other processes may change meanwhile. Threads share it.
 
-    Counts are cached for a second; ids and names until the counts change, and five minutes at most;
-    cards of found items until there are 20,000. `kinds` says how to show items of a modality, where
-    that does not depend on the items. One thread searches at a time.
+    `counts()` of the modalities are cached for a second; `ids()` by modality, in order of
+    insertion, and names until the counts change, and five minutes at most; cards of found items
+    until there are 20,000. `kinds` says how to show items of a modality, where that does not depend
+    on the items. One thread searches at a time.
     """
 
     def __init__(self, index: Index, kinds: dict[str, str]) -> None:
-        self.modalities = index.binding.modalities
-        self._index, self._kinds = index, kinds
+        self.index, self._kinds, self.modalities = index, kinds, index.binding.modalities
         about = index.stats()
         # A database looks after its own files.
         self._sizes = (
             FileSizes(Path(about.location), _mapped) if about.backend == "folder" else None
         )
-        self._counts = Cached(self._count, lambda: None, seconds=1.0)
-        self._ids = Cached(self._list, self.counts)
+        self.counts = Cached(self.count, lambda: None, seconds=1.0)
+        self.ids = Cached(
+            lambda: {name: index.ids(name) for name in self.modalities}, state=self.counts
+        )
         self._names = Cached(self._read_names, self.counts)
         self._cards: dict[Stored, Card] = {}
 
-    def counts(self) -> dict[str, int]:
-        """Number of items of each modality, at most a second old."""
-        return self._counts.get()
-
-    def check(self) -> None:
-        """Read something, so that a damaged index raises its error."""
-        self._count()
-
-    def ids(self) -> dict[str, list[str]]:
-        """Ids by modality, in order of insertion."""
-        return self._ids.get()
+    def count(self) -> dict[str, int]:
+        """Number of items of each modality, read now."""
+        return {name: self.index.count(name) for name in self.modalities}
 
     def names(self) -> dict[str, str]:
         """Title and text of each item by its id, casefolded, for an index of up to 100,000."""
@@ -125,16 +119,12 @@ class CachedReader:
             raise InputError(
                 f"Names can be filtered among {_MOST_NAMES:,} items at most; search instead."
             )
-        return self._names.get()
-
-    def get(self, ids: Sequence[str]) -> list[Item]:
-        """Items by their ids."""
-        return self._index.get(ids)
+        return self._names()
 
     def item(self, id: str) -> Item:
         """One item."""
         try:
-            (item,) = self.get([id])
+            (item,) = self.index.get([id])
         except InputError as error:
             raise UnknownItemError(f"There is no item {short(id, 200)!r}.") from error
         return item
@@ -149,12 +139,8 @@ class CachedReader:
             first = self.ids()[modality][:1]
             if not first:
                 return "array"
-            self._kinds[modality] = kind_of(self.get(first)[0])
+            self._kinds[modality] = kind_of(self.index.get(first)[0])
         return self._kinds[modality]
-
-    def vectors(self, ids: Sequence[str]) -> Vectors:
-        """Stored vectors (n, d)."""
-        return self._index.vectors(ids)
 
     def search(self, queries: Sequence[Query], vectors: Vectors) -> list[list[Entry]]:
         """Results of queries with the same `to` and `where`, by their vectors (n, d)."""
@@ -163,18 +149,14 @@ class CachedReader:
         k = max(query.k + (query.kind == "item") for query in queries)
         if self._sizes is not None and (cut := self._sizes.cut()):
             _log.warning("cut short: %s; all files are read again", ", ".join(cut))
-            self._index.check()
-        found = self._index.search_vectors(vectors, k=k, within=to, where=where)
+            self.index.check()
+        found = self.index.search_vectors(vectors, k=k, within=to, where=where)
         results = []
         for query, hits in zip(queries, found, strict=True):
             own = query.data if query.kind == "item" else None
             others = [entry for entry in self._entries(hits) if entry.card.id != own]
             results.append(others[: query.k])
         return results
-
-    def close(self) -> None:
-        """Close the index."""
-        self._index.close()
 
     def _entries(self, hits: Hits | Sequence[Hit]) -> list[Entry]:
         """Hits with their cards, which are cached: reading an item takes as long as finding it."""
@@ -190,14 +172,8 @@ class CachedReader:
             entries.append(Entry(card, score))
         return entries
 
-    def _count(self) -> dict[str, int]:
-        return {name: self._index.count(name) for name in self.modalities}
-
-    def _list(self) -> dict[str, list[str]]:
-        return {name: self._index.ids(name) for name in self.modalities}
-
     def _read_names(self) -> dict[str, str]:
-        cards = [self.card(item) for ids in self.ids().values() for item in self.get(ids)]
+        cards = [self.card(item) for ids in self.ids().values() for item in self.index.get(ids)]
         return {card.id: f"{card.title} {card.text or ''}".casefold() for card in cards}
 
 

@@ -49,9 +49,6 @@ class NotReadyError(CcalError):
 class CutShortError(CcalError):
     """A file became shorter while it was served; the message has its name without its folder."""
 
-    def __init__(self, names: Sequence[str]) -> None:
-        super().__init__(f"Cut short while it was served: {', '.join(names)}. Restart the server.")
-
 
 @dataclass(frozen=True)
 class Query:
@@ -214,10 +211,6 @@ class PendingCollection:
         """Start the thread; the server answers meanwhile."""
         self._thread.start()
 
-    def answer(self, queries: Sequence[Query]) -> list[Answer | Exception]:
-        """Answers in order."""
-        return self._real().answer(queries)
-
     def close(self) -> None:
         """Stop building, or close the collection."""
         self._stopped.set()
@@ -228,12 +221,9 @@ class PendingCollection:
 
     # All other methods of a collection.
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._real(), name)
-
-    def _real(self) -> Collection:
         if self._made is None:
             raise NotReadyError(*self._state)
-        return self._made
+        return getattr(self._made, name)
 
     def _report(self, what: str, done: int, total: int) -> None:
         if self._stopped.is_set():

@@ -13,7 +13,7 @@ import torch
 
 from ccal.cca import CCALayer
 from ccal.encoders import front_end_config, tower_config
-from ccal.errors import CcalError
+from ccal.errors import CcalError, InputError
 from ccal.features.scan import SUFFIXES
 from ccal.model import DualEncoder
 from ccal.retrieval import Hit, Item
@@ -61,6 +61,13 @@ def short(text: str, length: int) -> str:
     'two dog…'
     """
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def check_modality(name: str | None, modalities: Sequence[str]) -> None:
+    """Refuse a name that is not one of the two modalities."""
+    if name is not None and name not in modalities:
+        known = " and ".join(modalities)
+        raise InputError(f"The collection has {known}, no {short(name, 40)!r}.")
 
 
 def has_words(name: str, words: str) -> bool:
@@ -120,9 +127,10 @@ def split_words(text: str, knows: Callable[[str], bool]) -> list[dict[str, Any]]
     return words
 
 
-def leave_one_out(text: str, words: Sequence[Mapping[str, Any]]) -> list[str]:
+def leave_one_out(text: str) -> list[str]:
     """The text without its first word, without its second, and so on for the first 40 words."""
-    return [text[: word["start"]] + text[word["end"] :] for word in words[:_WORDS]]
+    words = split_words(text, lambda word: True)[:_WORDS]
+    return [text[: word["start"]] + text[word["end"] :] for word in words]
 
 
 def word_weights(
@@ -154,9 +162,8 @@ def contributions(model: DualEncoder, query: Vectors, found: Vectors) -> list[di
         ]
         rest = float(row[:canonical].sum() - row[leading].sum())
         correction = float(row[canonical:].sum()) if model.hubs is not None else None
-        explained.append(
-            {"dimensions": named, "rest": rest, "correction": correction, "words": None}
-        )
+        about = {"dimensions": named, "rest": rest, "correction": correction, "words": None}
+        explained.append(about)
     return explained
 
 
@@ -168,6 +175,19 @@ def evenly(count: int, most: int) -> list[int]:
     """
     numbers: list[int] = np.linspace(0, count - 1, min(count, most)).astype(np.int64).tolist()
     return numbers
+
+
+def map_of(total: int, cards: Sequence[Card], vectors: Vectors) -> dict[str, Any]:
+    """A map of `total` items, or of some of them: cards and vectors (n, d) as columns."""
+    modalities = [card.modality for card in cards]
+    return {
+        "total": total,
+        "ids": [card.id for card in cards],
+        "modalities": modalities,
+        "kinds": [card.kind for card in cards],
+        "labels": [short(card.title, 80) for card in cards],
+        **plane(vectors, modalities),
+    }
 
 
 def plane(vectors: Vectors, groups: Sequence[str]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from ccal.retrieval.filters import conditions
 from ccal.serve import describing
 from ccal.serve.cached_reader import Cached, CachedReader
 from ccal.serve.collection import Answer, Entry, Media, Query, UnknownItemError
-from ccal.serve.describing import POINTS, describe_model, evenly, has_words, plane, short
+from ccal.serve.describing import check_modality, evenly, has_words, short
 from ccal.serve.evaluation import Evaluation, find_run
 from ccal.serve.files import ItemFiles
 
@@ -58,7 +58,7 @@ class IndexCollection:
         self.title, self._model, self._dims = title, model, index.binding.dims
         self._files = ItemFiles(root)
         self._evaluation = find_run(model_folder)
-        self._about = describe_model(model, index.binding.fingerprint, model_folder)
+        self._about = describing.describe_model(model, index.binding.fingerprint, model_folder)
         self._queries = {
             "image" if isinstance(front_end, ImageFeatures) else "text": name
             for name, front_end in model.front_ends.items()
@@ -72,8 +72,8 @@ class IndexCollection:
         return self._reader.counts()
 
     def check(self) -> None:
-        """Read the index."""
-        self._reader.check()
+        """Read something, so that a damaged index raises its error."""
+        self._reader.count()
 
     def queries(self) -> Mapping[str, str]:
         """Kinds of queries that the model's front ends read."""
@@ -82,6 +82,7 @@ class IndexCollection:
     def info(self) -> dict[str, Any]:
         """Modalities, queries, examples and the model."""
         counts = self.counts()
+        several, evaluated = sum(counts.values()) > 1, self._evaluation is not None
         return {
             "modalities": [
                 {"name": name, "kind": self._reader.kind(name), "count": count}
@@ -91,12 +92,7 @@ class IndexCollection:
                 {"kind": kind, "modality": name, "to": self._reachable(name)}
                 for kind, name in self._queries.items()
             ],
-            "has": {
-                "map": sum(counts.values()) > 1,
-                "evaluation": self._evaluation is not None,
-                "where": True,
-                "explain": True,
-            },
+            "has": {"map": several, "evaluation": evaluated, "where": True, "explain": True},
             "examples": self._examples(),
             "model": self._about,
         }
@@ -109,7 +105,7 @@ class IndexCollection:
             modality = self._queries[query.kind]
         else:
             raise InputError(f"This collection cannot be asked by {query.kind}.")
-        self._check_modality(query.to)
+        check_modality(query.to, self._reader.modalities)
         reachable = self._reachable(modality)
         if not (query.to in reachable if query.to else reachable):
             raise InputError(f"The collection has no {query.to or ''} items to be found.")
@@ -144,13 +140,13 @@ class IndexCollection:
         self, modality: str | None, contains: str | None, offset: int, limit: int
     ) -> tuple[int, list[Entry]]:
         """A page of the items in order of insertion."""
-        self._check_modality(modality)
+        check_modality(modality, self._reader.modalities)
         ids = self._reader.ids()
         chosen = [id for name in ([modality] if modality else ids) for id in ids[name]]
         if contains is not None:
             names = self._reader.names()
             chosen = [id for id in chosen if has_words(names.get(id, ""), contains)]
-        page = self._reader.get(chosen[offset : offset + limit])
+        page = self._reader.index.get(chosen[offset : offset + limit])
         return len(chosen), [Entry(self._reader.card(item)) for item in page]
 
     def entry(self, id: str) -> Entry:
@@ -167,7 +163,7 @@ class IndexCollection:
 
     def points(self) -> dict[str, Any]:
         """A map of the items, or of 5,000 of them if there are more."""
-        return self._map.get()
+        return self._map()
 
     def evaluation(self) -> Evaluation | None:
         """The evaluation of the model's run."""
@@ -183,12 +179,7 @@ class IndexCollection:
 
     def close(self) -> None:
         """Close the index."""
-        self._reader.close()
-
-    def _check_modality(self, name: str | None) -> None:
-        if name is not None and name not in self._reader.modalities:
-            x, y = self._reader.modalities
-            raise InputError(f"The collection has {x} and {y}, no {short(name, 40)!r}.")
+        self._reader.index.close()
 
     def _reachable(self, modality: str) -> list[str]:
         """Modalities with items for a query of `modality` to find, the other one first."""
@@ -208,33 +199,28 @@ class IndexCollection:
         by_modality: dict[str, list[tuple[int, list[Any]]]] = {}
         for number, query in enumerate(queries):
             if query.kind == "item":
-                embedded[number] = _attempt(self._reader.vectors, [query.data])
+                embedded[number] = _attempt(self._reader.index.vectors, [query.data])
                 continue
             items = [query.data]
             if query.explain and query.kind == "text":
-                items += describing.leave_one_out(
-                    query.data, describing.split_words(query.data, self._knows)
-                )
+                items += describing.leave_one_out(query.data)
             by_modality.setdefault(query.modality, []).append((number, items))
         for modality, parts in by_modality.items():
             whole = _attempt(self._embed, modality, [item for _, items in parts for item in items])
-            start = 0
-            for number, items in parts:
-                stop = start + len(items)
+            if isinstance(whole, Exception):
                 # One query fails the whole batch: embed each alone, so that the others pass.
-                embedded[number] = (
-                    _attempt(self._embed, modality, items)
-                    if isinstance(whole, Exception)
-                    else whole[start:stop]
-                )
-                start = stop
+                several = [_attempt(self._embed, modality, items) for _, items in parts]
+            else:
+                several = np.split(whole, np.cumsum([len(items) for _, items in parts])[:-1])
+            for (number, _), rows in zip(parts, several, strict=True):
+                embedded[number] = rows
         return embedded
 
     def _explain(self, query: Query, rows: Vectors, found: list[Entry]) -> Answer:
         item = self.entry(query.data) if query.kind == "item" else None
         if not query.explain:
             return Answer(query, found, item=item)
-        stored = self._reader.vectors([entry.card.id for entry in found])
+        stored = self._reader.index.vectors([entry.card.id for entry in found])
         why = describing.contributions(self._model, rows[0], stored)
         weights = None
         if query.kind == "text":
@@ -254,7 +240,7 @@ class IndexCollection:
         for name, ids in self._reader.ids().items():
             some = [ids[number] for number in evenly(len(ids), _EXAMPLES)]
             if self._reader.kind(name) == "text" and "text" in self._queries:
-                found = (item.metadata.get("text") for item in self._reader.get(some))
+                found = (item.metadata.get("text") for item in self._reader.index.get(some))
                 texts += [text for text in found if isinstance(text, str)]
             else:
                 items += some
@@ -269,18 +255,10 @@ class IndexCollection:
         chosen = [
             several[number]
             for several in ids.values()
-            for number in evenly(len(several), max(1, POINTS * len(several) // total))
+            for number in evenly(len(several), max(1, describing.POINTS * len(several) // total))
         ]
-        cards = [self._reader.card(item) for item in self._reader.get(chosen)]
-        modalities = [card.modality for card in cards]
-        return {
-            "total": total,
-            "ids": chosen,
-            "modalities": modalities,
-            "kinds": [card.kind for card in cards],
-            "labels": [short(card.title, 80) for card in cards],
-            **plane(self._reader.vectors(chosen), modalities),
-        }
+        cards = [self._reader.card(item) for item in self._reader.index.get(chosen)]
+        return describing.map_of(total, cards, self._reader.index.vectors(chosen))
 
 
 def _attempt(function: Callable[..., Any], *arguments: Any) -> Any:

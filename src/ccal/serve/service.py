@@ -32,7 +32,8 @@ class Service:
         self.collection, self.limits = collection, limits
         self.metrics, self.has_token = metrics, has_token
         self.batcher: Batcher[Query, Answer] = Batcher(
-            collection.answer,
+            # Looked up for each batch: a pending collection has no `answer` at first.
+            lambda queries: collection.answer(queries),
             batch=limits.batch,
             window=limits.window,
             waiting=limits.waiting,

@@ -20,13 +20,14 @@ from ccal.music.audio import FRAME_RATE
 from ccal.optional import require
 from ccal.retrieval import fingerprint
 from ccal.retrieval.backends.base import Vectors
+from ccal.serve import describing
 from ccal.serve.cached_reader import FileSizes
 from ccal.serve.collection import Answer, Card, CutShortError, Entry, Media, Query, UnknownItemError
-from ccal.serve.describing import POINTS, describe_model, evenly, has_words, plane, short
+from ccal.serve.describing import check_modality, evenly, has_words, short
 from ccal.serve.evaluation import Evaluation, find_run
 
 _ID = re.compile(r"tune-(0|[1-9][0-9]{0,8})")
-_OTHER = {"audio": "sheet", "sheet": "audio"}
+_MODALITIES, _OTHER = ("sheet", "audio"), {"audio": "sheet", "sheet": "audio"}
 _EXAMPLES, _SOUNDS = 12, 64
 
 
@@ -45,47 +46,42 @@ class TuneCollection:
     ) -> None:
         self.title, self._library = title, library
         self._evaluation = find_run(model_folder)
-        self._about = describe_model(model, fingerprint(model), model_folder)
+        self._about = describing.describe_model(model, fingerprint(model), model_folder)
         folders = {library.folder, library.store.folder}
         self._sizes = [FileSizes(folder, lambda name: name.endswith(".npy")) for folder in folders]
         self._cut: list[str] = []
         self._lock = threading.Lock()
-        self._scale = _png_width(library.staff_png(0)) // self._width(0) if len(library) else 1
+        # A PNG's header says its width.
+        pixels = int.from_bytes(library.staff_png(0)[16:20], "big") if len(library) else 1
+        self._scale = pixels // self._width(0) if len(library) else 1
         self._sound = lru_cache(maxsize=_SOUNDS)(library.wav)
         self._points = lru_cache(maxsize=1)(self._draw)
 
     def counts(self) -> dict[str, int]:
         """Each tune counts in both modalities."""
-        return {"sheet": len(self._library), "audio": len(self._library)}
+        return dict.fromkeys(_MODALITIES, len(self._library))
 
     def check(self) -> None:
         """The library checked its files when it opened them; since then none may become shorter."""
         with self._lock:
             self._cut += [name for sizes in self._sizes for name in sizes.cut()]
             if self._cut:
-                raise CutShortError(self._cut)
+                names = ", ".join(self._cut)
+                raise CutShortError(f"Cut short while it was served: {names}. Restart the server.")
 
     def queries(self) -> Mapping[str, str]:
         """Recordings, and pictures of a staff."""
-        return {"audio": "audio", "sheet": "sheet"}
+        return {kind: kind for kind in _OTHER}
 
     def info(self) -> dict[str, Any]:
         """Modalities, queries, examples and the model."""
-        chosen = evenly(len(self._library), _EXAMPLES)
+        count, evaluated = len(self._library), self._evaluation is not None
         return {
-            "modalities": [
-                {"name": name, "kind": name, "count": count}
-                for name, count in self.counts().items()
-            ],
-            "count": len(self._library),
+            "modalities": [{"name": name, "kind": name, "count": count} for name in _MODALITIES],
+            "count": count,
             "queries": [{"kind": kind, "modality": kind, "to": [_OTHER[kind]]} for kind in _OTHER],
-            "has": {
-                "map": len(self._library) > 1,
-                "evaluation": self._evaluation is not None,
-                "where": False,
-                "explain": False,
-            },
-            "examples": {"texts": [], "items": [f"tune-{tune}" for tune in chosen]},
+            "has": {"map": count > 1, "evaluation": evaluated, "where": False, "explain": False},
+            "examples": {"texts": [], "items": [f"tune-{n}" for n in evenly(count, _EXAMPLES)]},
             "model": self._about,
         }
 
@@ -93,7 +89,7 @@ class TuneCollection:
         """A recording finds staves, a staff finds recordings; a tune does both, staves first."""
         if query.where:
             raise InputError("Tunes have no metadata to filter by; leave `where` out.")
-        _check_modality(query.to)
+        check_modality(query.to, _MODALITIES)
         if query.kind == "item":
             self._number(query.data)
             to = query.to or "sheet"
@@ -120,7 +116,7 @@ class TuneCollection:
         self, modality: str | None, contains: str | None, offset: int, limit: int
     ) -> tuple[int, list[Entry]]:
         """A page of the tunes in the order of the library."""
-        _check_modality(modality)
+        check_modality(modality, _MODALITIES)
         names = enumerate(self._library.names)
         found = [tune for tune, name in names if has_words(name.casefold(), contains or "")]
         page = found[offset : offset + limit]
@@ -201,23 +197,10 @@ class TuneCollection:
         return np.ascontiguousarray(self._library.store.tune(tune).sheet.T)
 
     def _draw(self) -> dict[str, Any]:
-        chosen = evenly(len(self._library), POINTS // 2)
-        tunes = [tune for _ in _OTHER for tune in chosen]
-        modalities = [name for name in _OTHER for _ in chosen]
+        chosen = evenly(len(self._library), describing.POINTS // 2)
+        cards = [self._entry(tune, name).card for name in _OTHER for tune in chosen]
         means = np.concatenate([_means(self._library, name, chosen) for name in _OTHER])
-        return {
-            "total": 2 * len(self._library),
-            "ids": [f"tune-{tune}" for tune in tunes],
-            "modalities": modalities,
-            "kinds": modalities,
-            "labels": [short(self._library.store.tunes[tune].name, 80) for tune in tunes],
-            **plane(means, modalities),
-        }
-
-
-def _check_modality(name: str | None) -> None:
-    if name not in (None, *_OTHER):
-        raise InputError(f"The collection has sheet and audio, no {short(str(name), 40)!r}.")
+        return describing.map_of(2 * len(self._library), cards, means)
 
 
 def _means(library: TuneLibrary, modality: str, tunes: Sequence[int]) -> Vectors:
@@ -225,11 +208,6 @@ def _means(library: TuneLibrary, modality: str, tunes: Sequence[int]) -> Vectors
     tunes_of, vectors = library.positions["tune"], library.vectors[modality]
     bounds = np.searchsorted(tunes_of, np.arange(len(library) + 1)).tolist()
     return np.stack([vectors[bounds[tune] : bounds[tune + 1]].mean(0) for tune in tunes])
-
-
-def _png_width(png: bytes) -> int:
-    """The width in a PNG's header."""
-    return int.from_bytes(png[16:20], "big")
 
 
 def _samples(sound: bytes) -> tuple[Any, int]:
