@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 
 from ccal.retrieval import Hit
-from ccal.retrieval.answers import Answers, Hits
-from ccal.retrieval.backends.folder.ranking import Catalogue, ShardRecords
-from ccal.retrieval.backends.folder.segments import pack_record
+from ccal.retrieval.answers import Catalogue, Hits, ShardRecords, pack_record, unpack_record
 
 SCORES = np.array([[0.9, 0.5, 0.1], [0.8, 0.2, -np.inf], [-np.inf] * 3])
 POSITIONS = np.array([[4, 2, 0], [1, 3, 0], [0, 0, 0]])
@@ -33,8 +31,8 @@ RECORDS = Catalogue([ShardRecords("image", [record(position) for position in ran
 
 
 @pytest.fixture
-def answers() -> Answers:
-    return Answers(SCORES, POSITIONS, np.array([3, 2, 0]), RECORDS)
+def answers() -> list[Hits]:
+    return [Hits(SCORES[n, :end], POSITIONS[n, :end], RECORDS) for n, end in enumerate([3, 2, 0])]
 
 
 def expected(query: int, count: int) -> list[Hit]:
@@ -44,21 +42,19 @@ def expected(query: int, count: int) -> list[Hit]:
     ][:count]
 
 
-def test_they_equal_lists(answers: Answers) -> None:
+def test_they_equal_lists(answers: list[Hits]) -> None:
     lists = [expected(0, 3), expected(1, 2), []]
     assert answers == lists
     assert lists == answers
     assert answers != lists[:2]
-    assert answers == Answers(SCORES, POSITIONS, np.array([3, 2, 0]), RECORDS)
+    assert answers[0] == Hits(SCORES[0], POSITIONS[0], RECORDS)
     assert answers[0] == expected(0, 3) != answers[1]
-    assert answers != "text"
+    assert answers[0] != "text"
     assert [list(hits) for hits in answers] == lists
     assert repr(answers) == repr(lists)
-    whole = Answers(SCORES[:1], POSITIONS[:1], None, RECORDS)
-    assert whole == lists[:1]
 
 
-def test_positions_and_slices(answers: Answers) -> None:
+def test_positions_and_slices(answers: list[Hits]) -> None:
     hits = answers[0]
     assert isinstance(hits, Hits)
     assert (len(answers), len(hits), len(answers[-1])) == (3, 3, 0)
@@ -71,24 +67,22 @@ def test_positions_and_slices(answers: Answers) -> None:
     assert not answers[2]
     with pytest.raises(IndexError):
         hits[3]
-    with pytest.raises(IndexError):
-        answers[3]
     with pytest.raises(TypeError):
         hash(hits)
 
 
-def test_items_can_be_told_apart_before_they_are_read(answers: Answers) -> None:
+def test_items_can_be_told_apart_before_they_are_read(answers: list[Hits]) -> None:
     hits = answers[0]
     stored = list(hits.stored())
     assert [score for score, _ in stored] == [hit.score for hit in hits]
-    assert [hits.records.facts(one)[0] for _, one in stored] == [hit.id for hit in hits]
+    assert [unpack_record(*one)[0] for _, one in stored] == [hit.id for hit in hits]
     assert len({one for _, one in [*stored, *answers[0].stored()]}) == 3
 
 
-def test_they_travel(answers: Answers) -> None:
+def test_they_travel(answers: list[Hits]) -> None:
     again = pickle.loads(pickle.dumps(answers))
     assert again == answers
-    assert type(again) is list
+    assert type(again[0]) is list
     assert json.loads(json.dumps([asdict(hit) for hit in answers[1]]))[0] == {
         "id": "image-1",
         "score": 0.8,

@@ -1,45 +1,127 @@
-"""Answers: the hits of a search, each made only when somebody looks at it.
+"""Answers: candidates of several shards in one order, and hits made when somebody looks at them.
 
 A batch of a thousand queries finds ten thousand hits, and most programs look at few of them. So
-scores and positions are kept as arrays, and the item of a position is read on demand.
+scores and positions are kept as arrays, and the item of a position is read on demand, from its
+record: id, metadata as JSON, and the file if there is one, separated by zero bytes, which none of
+them contains.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar, overload
+import json
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any, Protocol, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ccal.retrieval.exact import Found, descending
 from ccal.retrieval.items import Hit
 
-T = TypeVar("T")
 Facts = tuple[str, str, Mapping[str, Any], str | None]
 """The fields of an `Item`: id, modality, metadata, file."""
 Stored = tuple[str, bytes]
-"""An item's modality and its other fields as stored bytes; equal for equal items."""
+"""An item's modality and its record; equal for equal items."""
 
 
-class Records(Protocol):
-    """The items by position."""
+def pack_record(id: bytes, metadata: bytes, file: bytes | None) -> bytes:
+    """A record of its fields, all of them UTF-8.
+
+    >>> pack_record(b"image-1", b"{}", None)
+    b'image-1\\x00{}'
+    """
+    return b"\0".join((id, metadata) if file is None else (id, metadata, file))
+
+
+def unpack_record(modality: str, record: bytes) -> Facts:
+    """The fields of an item.
+
+    >>> unpack_record("text", b'b\\0{"n": 1}\\0b.txt')
+    ('b', 'text', {'n': 1}, 'b.txt')
+    """
+    id, metadata, *file = record.decode().split("\0")
+    about = {} if metadata == "{}" else json.loads(metadata)
+    return id, modality, about, file[0] if file else None
+
+
+class Held(Protocol):
+    """Records by position."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, position: int, /) -> bytes: ...
+
+
+@dataclass(frozen=True)
+class ShardRecords:
+    """Records of one shard by position; `changed` has those that replace the `held` ones."""
+
+    modality: str
+    held: Held
+    changed: Mapping[int, bytes] = field(default_factory=dict)
+
+    def __getitem__(self, position: int) -> bytes:
+        # Most shards have no change, and skip the lookup.
+        found = self.changed.get(position) if self.changed else None
+        return self.held[position] if found is None else found
+
+
+class Catalogue:
+    """Records of several shards in one numbering, in which shard n begins at `starts[n]`.
+
+    >>> both = Catalogue([ShardRecords("image", [b"a\\0{}"]), ShardRecords("text", [b"b\\0{}"])])
+    >>> both.stored(1)
+    ('text', b'b\\x00{}')
+    """
+
+    def __init__(self, shards: Sequence[ShardRecords]) -> None:
+        self._shards = shards
+        self.starts = [0, *accumulate(len(shard.held) for shard in shards)]
 
     def stored(self, position: int) -> Stored:
-        """The item at a position, as it is stored."""
-        ...
-
-    def facts(self, stored: Stored) -> Facts:
-        """The same, decoded."""
-        ...
+        """Modality and record of the item at a position."""
+        number = bisect_right(self.starts, position) - 1
+        shard = self._shards[number]
+        return shard.modality, shard[position - self.starts[number]]
 
 
-class _Lazy(Sequence[T]):
-    """What a lazy sequence shares with the list that it stands for."""
+class Hits(Sequence[Hit]):
+    """The hits of one query, the best first, as a list that cannot be changed.
 
-    __slots__ = ()
+    They stay as they were found, whatever happens to the index later.
+
+    >>> catalogue = Catalogue([ShardRecords("image", [b"bird\\0{}", b"dog\\0{}\\0dog.jpg"])])
+    >>> hits = Hits(np.array([0.9, 0.5]), np.array([1, 0]), catalogue)
+    >>> [hit.id for hit in hits], hits[0].score, len(hits)
+    (['dog', 'bird'], 0.9, 2)
+    """
+
+    __slots__ = ("_catalogue", "_positions", "_scores")
+
+    def __init__(
+        self, scores: NDArray[np.float64], positions: NDArray[np.int64], catalogue: Catalogue
+    ) -> None:
+        self._scores, self._positions, self._catalogue = scores, positions, catalogue
+
+    def __len__(self) -> int:
+        return len(self._scores)
+
+    @overload
+    def __getitem__(self, number: int) -> Hit: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[Hit]: ...
+    def __getitem__(self, number: int | slice) -> Hit | list[Hit]:
+        if isinstance(number, slice):
+            return list(Hits(self._scores[number], self._positions[number], self._catalogue))
+        return self._hit(float(self._scores[number]), int(self._positions[number]))
+
+    def __iter__(self) -> Iterator[Hit]:
+        return map(self._hit, self._scores.tolist(), self._positions.tolist())
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, list | _Lazy):
+        if not isinstance(other, list | Hits):
             return NotImplemented
         return list(self) == list(other)
 
@@ -52,100 +134,64 @@ class _Lazy(Sequence[T]):
         # Positions mean nothing in another process.
         return list, (list(self),)
 
-
-class Hits(_Lazy[Hit]):
-    """The hits of one query, the best first, as a list that cannot be changed.
-
-    They stay as they were found, whatever happens to the index later.
-
-    >>> from ccal.retrieval.backends.folder.ranking import Catalogue, ShardRecords
-    >>> held = [b"bird\\0{}", b'dog\\0{"tame": true}\\0dog.jpg']
-    >>> records = Catalogue([ShardRecords("image", held)])
-    >>> hits = Hits(np.array([0.9, 0.5]), np.array([1, 0]), records)
-    >>> [hit.id for hit in hits], hits[0].score, len(hits)
-    (['dog', 'bird'], 0.9, 2)
-    """
-
-    __slots__ = ("_positions", "_scores", "records")
-
-    def __init__(
-        self, scores: NDArray[np.float64], positions: NDArray[np.int64], records: Records
-    ) -> None:
-        self._scores, self._positions, self.records = scores, positions, records
-
-    def __len__(self) -> int:
-        return len(self._scores)
-
-    @overload
-    def __getitem__(self, number: int) -> Hit: ...
-    @overload
-    def __getitem__(self, number: slice) -> list[Hit]: ...
-    def __getitem__(self, number: int | slice) -> Hit | list[Hit]:
-        if isinstance(number, slice):
-            return list(Hits(self._scores[number], self._positions[number], self.records))
-        return self._hit(float(self._scores[number]), int(self._positions[number]))
-
-    def __iter__(self) -> Iterator[Hit]:
-        return map(self._hit, self._scores.tolist(), self._positions.tolist())
-
     def stored(self) -> Iterator[tuple[float, Stored]]:
         """Scores and stored items, for callers that have decoded some of them before."""
-        return zip(
-            self._scores.tolist(), map(self.records.stored, self._positions.tolist()), strict=True
-        )
+        stored = map(self._catalogue.stored, self._positions.tolist())
+        return zip(self._scores.tolist(), stored, strict=True)
 
     def _hit(self, score: float, position: int) -> Hit:
-        id, modality, metadata, file = self.records.facts(self.records.stored(position))
+        id, modality, metadata, file = unpack_record(*self._catalogue.stored(position))
         return Hit(id, score, modality, metadata, file)
 
 
-class Answers(_Lazy[Hits]):
-    """The hits of each query of a batch.
+def ranked(shards: list[Found], catalogue: Catalogue, queries: int, k: int) -> list[Hits]:
+    """The k best of each query, equal cosines in the order of ids.
 
-    `scores` and `positions` are (q, m), the best first. Query n has the first `ends[n]` of its row,
-    all of them if `ends` is None.
+    `catalogue` has the records of the shards, in the same order.
     """
-
-    __slots__ = ("_ends", "_positions", "_records", "_scores")
-
-    def __init__(
-        self,
-        scores: NDArray[np.float64],
-        positions: NDArray[np.int64],
-        ends: NDArray[np.int64] | None,
-        records: Records,
-    ) -> None:
-        self._scores, self._positions, self._ends, self._records = scores, positions, ends, records
-
-    def __len__(self) -> int:
-        return len(self._scores)
-
-    @overload
-    def __getitem__(self, number: int) -> Hits: ...
-    @overload
-    def __getitem__(self, number: slice) -> list[Hits]: ...
-    def __getitem__(self, number: int | slice) -> Hits | list[Hits]:
-        if isinstance(number, slice):
-            return [self[n] for n in range(*number.indices(len(self)))]
-        scores, positions = self._scores[number], self._positions[number]
-        if self._ends is not None:
-            scores, positions = scores[: self._ends[number]], positions[: self._ends[number]]
-        return Hits(scores, positions, self._records)
+    found = shards[0] if len(shards) == 1 else _joined(shards, catalogue.starts, queries)
+    # One more than k: it may equal the last of them.
+    cosines, positions = found.cosines[:, : k + 1], found.positions[:, : k + 1]
+    falls = cosines[:, 1:] < cosines[:, :-1]
+    many = {query for shard in shards for query in shard.more}
+    if cosines.shape[1] > k and not many and falls.all():
+        # Without ties, only the last of the k + 1 can be -inf.
+        rows = zip(cosines[:, :k], positions[:, :k], strict=True)
+        return [Hits(*row, catalogue) for row in rows]
+    ends = (cosines[:, :k] > -np.inf).sum(axis=1).tolist()
+    tied = many.union(np.flatnonzero((~falls & (cosines[:, 1:] > -np.inf)).any(1)).tolist())
+    cosines, positions = cosines[:, :k].copy(), positions[:, :k].copy()
+    for query in tied:
+        best, at = _by_id(shards, catalogue, query, k)
+        cosines[query, : len(best)], positions[query, : len(at)] = best, at
+    return [Hits(cosines[n, :end], positions[n, :end], catalogue) for n, end in enumerate(ends)]
 
 
-def scored(query: Any, facts: Sequence[Facts], vectors: Sequence[Any]) -> list[Hit]:
-    """Hits of one query (d,) with their cosines in float64, as every backend gives them.
-
-    A server computes in float32, each in its own order; so its scores only choose candidates.
-    """
-    if not facts:
-        return []
-    rows = np.stack([np.asarray(vector, np.float32) for vector in vectors]).astype(np.float64)
-    cosines = (rows * query.astype(np.float64)).sum(1).round(12).tolist()
-    pairs = zip(facts, cosines, strict=True)
-    return [Hit(id, cosine, kind, about, file) for (id, kind, about, file), cosine in pairs]
+def _joined(shards: list[Found], starts: list[int], queries: int) -> Found:
+    """Candidates of all shards in one numbering."""
+    if not shards:
+        return Found.nothing(queries)
+    positions = [shard.positions + start for shard, start in zip(shards, starts, strict=False)]
+    cosines = np.concatenate([shard.cosines for shard in shards], axis=1)
+    return Found(*descending(cosines, np.concatenate(positions, axis=1)))
 
 
-def best(hits: Iterable[Hit], k: int) -> list[Hit]:
-    """The k hits of the highest cosines, equal ones in the order of their ids."""
-    return sorted(hits, key=lambda hit: (-hit.score, hit.id))[:k]
+def _by_id(
+    shards: list[Found], catalogue: Catalogue, query: int, k: int
+) -> tuple[list[float], list[int]]:
+    """Cosines and positions of the k best of one query that has ties."""
+    found: list[NDArray[np.float64]] = []
+    at: list[NDArray[np.int64]] = []
+    for shard, start in zip(shards, catalogue.starts, strict=False):
+        cosines, positions = shard.more.get(query, (shard.cosines[query], shard.positions[query]))
+        found.append(cosines)
+        at.append(positions + start)
+    cosines, positions = np.concatenate(found), np.concatenate(at)
+    least = np.partition(cosines, -k)[-k] if len(cosines) > k else -np.inf
+    stay = (cosines >= least) & (cosines > -np.inf)
+    # Records begin with the id; UTF-8 sorts as its text does.
+    best = sorted(
+        (-cosine, catalogue.stored(position)[1].partition(b"\0")[0], position)
+        for cosine, position in zip(cosines[stay].tolist(), positions[stay].tolist(), strict=True)
+    )[:k]
+    return [-cosine for cosine, _, _ in best], [position for _, _, position in best]

@@ -163,7 +163,7 @@ def _unsure(last: NDArray[np.float32], kth: NDArray[np.float64], dim: int) -> li
 
     Equal vectors are an example. `last` is the smallest product of a candidate.
     """
-    unsure = last >= kth - _slack(dim)
+    unsure = last >= kth - slack(dim)
     if not unsure.any():
         return []
     found: list[int] = np.flatnonzero(unsure & (last > -np.inf)).tolist()
@@ -172,11 +172,11 @@ def _unsure(last: NDArray[np.float32], kth: NDArray[np.float64], dim: int) -> li
 
 def _above(products: Tensor, cosine: float, dim: int) -> NDArray[np.int64]:
     """Positions (1, m) of all that may reach a cosine, by their products (n,)."""
-    found: NDArray[np.int64] = (products >= cosine - _slack(dim)).nonzero().T.numpy()
+    found: NDArray[np.int64] = (products >= cosine - slack(dim)).nonzero().T.numpy()
     return found
 
 
-def _slack(dim: int) -> float:
+def slack(dim: int) -> float:
     """The error of a product of unit vectors in float32 is below this, by far."""
     return 1e-6 + dim * 6e-8
 

@@ -26,6 +26,9 @@ class Condition:
     values: tuple[str | float | bool | None, ...]
 
 
+Conditions = Sequence[Condition]
+
+
 def conditions(where: Where) -> list[Condition]:
     """The conditions of `where`, all of which must hold.
 
@@ -129,7 +132,7 @@ def milvus_condition(condition: Condition) -> str:
     return f"({' or '.join(tests)})" if tests else "number < 0"
 
 
-def meets(metadata: Mapping[str, Any], where: Sequence[Condition]) -> bool:
+def meets(metadata: Mapping[str, Any], where: Conditions) -> bool:
     """Whether all conditions hold, in plain Python."""
     return all(_holds(metadata, condition) for condition in where)
 

@@ -86,11 +86,6 @@ class Binding:
             x, y = self.modalities
             raise InputError(f"The index is of {x} and {y}; it has no {modality!r}.")
 
-    def is_space_of(self, other: Binding) -> bool:
-        """Whether vectors of the one can be compared with vectors of the other."""
-        mine, others = ((b.fingerprint, b.dim, b.dims) for b in (self, other))
-        return mine == others
-
     def to_json(self) -> str:
         """As text, for any backend to keep."""
         return json.dumps({**self.__dict__, "modalities": list(self.modalities)})

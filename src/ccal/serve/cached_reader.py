@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from ccal.errors import InputError
 from ccal.retrieval import Hit, Index, Item
-from ccal.retrieval.answers import Hits, Stored
+from ccal.retrieval.answers import Hits, Stored, unpack_record
 from ccal.retrieval.backends.base import Vectors
 from ccal.serve.collection import Card, Entry, Query, UnknownItemError
 from ccal.serve.describing import card_of, kind_of, short
@@ -168,7 +168,7 @@ class CachedReader:
             if card is None:
                 if len(cards) >= _MOST_CARDS:
                     cards.clear()
-                card = cards[stored] = self.card(Item(*hits.records.facts(stored)))
+                card = cards[stored] = self.card(Item(*unpack_record(*stored)))
             entries.append(Entry(card, score))
         return entries
 

@@ -60,7 +60,7 @@ def test_recall_and_scores(index: Index, tmp_path: Path) -> None:
 
 def test_only_candidates_are_ranked(index: Index) -> None:
     """Otherwise recall would prove nothing."""
-    (shard,) = index._backend._current.state(["image"], [])[0].shards["image"]  # type: ignore[attr-defined]
+    (shard,) = index._backend._state(["image"], [])[0].shards["image"]  # type: ignore[attr-defined]
     assert isinstance(shard.approximate, candidates.CodesFile)
     queries = unit_vectors(rows(5, seed=3, width=DIM), DIM, "queries")
     at = shard.approximate.candidates(queries, 10, None)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ccal.retrieval.filters import Condition
+from ccal.retrieval.filters import Conditions
 from ccal.retrieval.items import Binding, Change, Hit, Item, OtherModelError
 
 Vectors = NDArray[np.float32]
@@ -54,8 +54,8 @@ class Backend(ABC):
         return self._binding
 
     @abstractmethod
-    def insert(self, batches: Batches) -> int:
-        """Add items and return their number; an id that exists is refused."""
+    def insert(self, batches: Batches) -> None:
+        """Add items; an id that exists is refused."""
 
     @abstractmethod
     def remove(self, ids: Sequence[str]) -> None:
@@ -67,12 +67,7 @@ class Backend(ABC):
 
     @abstractmethod
     def search(
-        self,
-        queries: Vectors,
-        modalities: Sequence[str],
-        k: int,
-        where: Sequence[Condition],
-        exact: bool,
+        self, queries: Vectors, modalities: Sequence[str], k: int, where: Conditions, exact: bool
     ) -> Sequence[Sequence[Hit]]:
         """The k nearest of each query by cosine, the best first, equal ones by id."""
 
@@ -119,9 +114,24 @@ class Backend(ABC):
 
     def _bind(self, binding: Binding) -> None:
         """Keep the binding that was read first, and refuse one of another space from then on."""
-        if self._binding is not None and not binding.is_space_of(self._binding):
+        spaces = {(b.fingerprint, b.dim, b.dims) for b in (binding, self._binding or binding)}
+        if len(spaces) > 1:
             raise OtherModelError(
                 f"{self.location} was built anew, by another model or with other dimensions, "
                 "since it was opened; open it again."
             )
         self._binding = binding
+
+
+def best_hits(query: Any, items: Sequence[Item], vectors: Sequence[Any], k: int) -> list[Hit]:
+    """The k items of the highest cosines with a query (d,), equal ones in the order of their ids.
+
+    A server computes in float32, each in its own order; so its scores only choose candidates, and
+    all backends give cosines in float64.
+    """
+    if not items:
+        return []
+    rows = np.stack([np.asarray(vector, np.float32) for vector in vectors]).astype(np.float64)
+    cosines = (rows * query.astype(np.float64)).sum(1).round(12).tolist()
+    pairs = sorted(zip(cosines, items, strict=True), key=lambda pair: (-pair[0], pair[1].id))
+    return [Hit(i.id, cosine, i.modality, i.metadata, i.file) for cosine, i in pairs[:k]]

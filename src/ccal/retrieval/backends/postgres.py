@@ -15,9 +15,8 @@ import numpy as np
 
 from ccal.errors import CcalError, InputError
 from ccal.optional import require
-from ccal.retrieval.answers import best, scored
-from ccal.retrieval.backends.base import Backend, Batches, Vectors
-from ccal.retrieval.filters import Condition, postgres_condition
+from ccal.retrieval.backends.base import Backend, Batches, Vectors, best_hits
+from ccal.retrieval.filters import Conditions, postgres_condition
 from ccal.retrieval.items import (
     Binding,
     Change,
@@ -73,8 +72,7 @@ class PostgresBackend(Backend):
         backend = cls(location)
         with backend._closing_on_error():
             if not backend._has_tables():
-                problem = f"there is no table {backend._table}_about"
-                raise no_index(backend.location, problem)
+                raise no_index(backend.location, f"there is no table {backend._table}_about")
             backend._register_types()
             with backend._reading():
                 return backend
@@ -97,15 +95,12 @@ class PostgresBackend(Backend):
             backend._make_indexes()
         return backend
 
-    def insert(self, batches: Batches) -> int:
+    def insert(self, batches: Batches) -> None:
         """Add items, all or none."""
-        count = 0
         with self._changing():
             for items, vectors in batches:
                 self._insert(items, vectors)
-                count += len(items)
         self._make_indexes()
-        return count
 
     def remove(self, ids: Sequence[str]) -> None:
         """Remove items, all or none."""
@@ -120,22 +115,15 @@ class PostgresBackend(Backend):
             self._items([change.id for change in changes])
             for number, change in enumerate(changes):
                 facts = None if change.metadata is None else json.dumps(dict(change.metadata))
-                self._query(
-                    f"UPDATE {self._table} SET metadata = coalesce(%s::jsonb, metadata), "
-                    "file = coalesce(%s, file) WHERE id = %s",
-                    [facts, change.file, change.id],
-                )
+                columns = "metadata = coalesce(%s::jsonb, metadata), file = coalesce(%s, file)"
+                sql = f"UPDATE {self._table} SET {columns} WHERE id = %s"
+                self._query(sql, [facts, change.file, change.id])
                 if vectors is not None:
                     sql = f"UPDATE {self._table} SET vector = %s WHERE id = %s"
                     self._query(sql, [self._stored(vectors[number]), change.id])
 
     def search(
-        self,
-        queries: Vectors,
-        modalities: Sequence[str],
-        k: int,
-        where: Sequence[Condition],
-        exact: bool,
+        self, queries: Vectors, modalities: Sequence[str], k: int, where: Conditions, exact: bool
     ) -> list[list[Hit]]:
         """The k nearest of each query, from one state of the index."""
         tests = [postgres_condition(condition) for condition in where]
@@ -153,7 +141,7 @@ class PostgresBackend(Backend):
             if indexed:
                 self._query(f"SET LOCAL hnsw.ef_search = {min(1000, 4 * k + 64)}")
             for query in queries:
-                hits: list[Hit] = []
+                rows: list[tuple[Any, ...]] = []
                 for modality in modalities:
                     near = by_index if modality in indexed else exactly
                     sql = (
@@ -161,10 +149,9 @@ class PostgresBackend(Backend):
                         f'WHERE {met} ORDER BY {near}, id COLLATE "C" LIMIT %s'
                     )
                     given = [modality, *values, self._pgvector.Vector(query), k + _SPARE]
-                    rows = self._query(sql, given)
-                    vectors = [row[-1].to_numpy() for row in rows]
-                    hits += scored(query, [row[:-1] for row in rows], vectors)
-                answers.append(best(hits, k))
+                    rows += self._query(sql, given)
+                items = [Item(*row[:-1]) for row in rows]
+                answers.append(best_hits(query, items, [row[-1].to_numpy() for row in rows], k))
         return answers
 
     def items(self, ids: Sequence[str]) -> list[Item]:
@@ -225,8 +212,7 @@ class PostgresBackend(Backend):
 
     def _items(self, ids: Sequence[str]) -> list[Item]:
         sql = f"SELECT id, modality, metadata, file FROM {self._table} WHERE id = ANY(%s)"
-        known = {row[0]: Item(*row) for row in self._query(sql, [list(ids)])}
-        return in_order(ids, known)
+        return in_order(ids, {row[0]: Item(*row) for row in self._query(sql, [list(ids)])})
 
     def _insert(self, items: Sequence[Item], vectors: Vectors) -> None:
         sql = f"SELECT id FROM {self._table} WHERE id = ANY(%s) LIMIT 1"
@@ -285,11 +271,8 @@ class PostgresBackend(Backend):
         """Modalities that have an index for approximate search."""
         sql = "SELECT indexname FROM pg_indexes WHERE tablename = %s"
         names = {name for (name,) in self._query(sql, [self._table])}
-        return {
-            modality
-            for number, modality in enumerate(self.binding.modalities)
-            if f"{self._table}_hnsw{number}" in names
-        }
+        modalities = enumerate(self.binding.modalities)
+        return {name for number, name in modalities if f"{self._table}_hnsw{number}" in names}
 
     def _make_indexes(self) -> None:
         """Index the modalities that have become large; PostgreSQL keeps the index up to date."""

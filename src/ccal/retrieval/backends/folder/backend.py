@@ -4,22 +4,36 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ccal.array_files import DamagedFileError
 from ccal.errors import CcalError, InputError
-from ccal.files import FileLock
-from ccal.retrieval.answers import Answers
+from ccal.files import FileLock, LockedError, sync_folder
+from ccal.retrieval.answers import Catalogue, Hits, ranked
 from ccal.retrieval.backends.base import Backend, Batches, Vectors
-from ccal.retrieval.backends.folder import compaction, layout
+from ccal.retrieval.backends.folder import compaction
 from ccal.retrieval.backends.folder.item_store import ItemStore
-from ccal.retrieval.backends.folder.ranking import Catalogue, ranked
-from ccal.retrieval.backends.folder.view import CurrentView
-from ccal.retrieval.filters import Condition
-from ccal.retrieval.items import Binding, Change, DamagedIndexError, Item, is_an_index, no_index
+from ccal.retrieval.backends.folder.segments import ItemsFile, VectorsFile
+from ccal.retrieval.backends.folder.view import View
+from ccal.retrieval.filters import Conditions
+from ccal.retrieval.items import (
+    Binding,
+    Change,
+    DamagedIndexError,
+    Item,
+    in_use,
+    is_an_index,
+    no_index,
+)
+
+DATABASE, LOCK = "items.sqlite", "writer.lock"
+# The name in folders of earlier versions, which stay as they are.
+_OLD_DATABASE = "truth.sqlite"
 
 
 class FolderBackend(Backend):
@@ -34,22 +48,19 @@ class FolderBackend(Backend):
     def __init__(self, folder: Path, lock: FileLock | None = None) -> None:
         self.folder, self.location = folder, str(folder)
         self._guard = threading.RLock()
-        self._lock = lock or FileLock(folder / layout.LOCK)
-        self._store = ItemStore(layout.database_of(folder))
-        self._current = CurrentView(self._store, folder, self._lock, self._read_binding)
+        self._lock = lock or FileLock(folder / LOCK)
+        self._store = ItemStore(_database_of(folder))
+        self._view: View | None = None
 
     @classmethod
     def exists(cls, location: str) -> bool:
         """Whether there is an index that was built to its end, or a damaged one."""
-        path = layout.database_of(Path(location))
-        if not path.is_file():
-            return False
+        path = _database_of(Path(location))
         try:
-            store = ItemStore(path)
-            try:
+            if not path.is_file():
+                return False
+            with closing(ItemStore(path)) as store:
                 return store.is_complete()
-            finally:
-                store.close()
         except DamagedIndexError:
             return True
 
@@ -57,9 +68,9 @@ class FolderBackend(Backend):
     def open(cls, location: str) -> Self:
         """Open an index; looks at the headers of its files, which takes no time."""
         folder = Path(location)
-        if not layout.database_of(folder).is_file():
+        if not _database_of(folder).is_file():
             missing = not folder.exists()
-            problem = "there is no such folder" if missing else f"no {layout.DATABASE} in it"
+            problem = "there is no such folder" if missing else f"no {DATABASE} in it"
             raise no_index(folder, problem)
         backend = cls(folder)
         with backend._closing_on_error():
@@ -70,14 +81,19 @@ class FolderBackend(Backend):
                 )
             backend._read_binding()
             backend._store.upgrade()
-            backend._current.check_headers()
+            try:
+                for segment in compaction.segments_of(backend._store):
+                    VectorsFile(folder / segment.file("vectors"))
+                    ItemsFile(folder / segment.file("items"), segment.count)
+            except DamagedFileError:
+                backend._repair()
         return backend
 
     @classmethod
     def create(cls, location: str, binding: Binding, batches: Batches, *, replace: bool) -> Self:
         """Build an index in one transaction, in a folder that is new, empty, or to be replaced."""
         folder = Path(location)
-        fresh = layout.prepare(folder)
+        fresh = _prepare(folder)
         backend = cls._begin(folder, replace)
         store = backend._store
         try:
@@ -98,19 +114,16 @@ class FolderBackend(Backend):
             # Before the lock is free, so that nobody else's index is discarded.
             with suppress(CcalError):
                 if not store.is_complete():
-                    layout.discard(folder, fresh)
+                    _discard(folder, fresh)
             backend.close()
             raise
         return backend
 
-    def insert(self, batches: Batches) -> int:
+    def insert(self, batches: Batches) -> None:
         """Add items, all or none."""
-        count = 0
         with self._changing():
             for items, vectors in batches:
                 self._store.insert(items, vectors.astype(self.binding.dtype))
-                count += len(items)
-        return count
 
     def remove(self, ids: Sequence[str]) -> None:
         """Remove items, all or none."""
@@ -126,16 +139,11 @@ class FolderBackend(Backend):
                 self._store.move(rows, vectors.astype(self.binding.dtype))
 
     def search(
-        self,
-        queries: Vectors,
-        modalities: Sequence[str],
-        k: int,
-        where: Sequence[Condition],
-        exact: bool,
-    ) -> Answers:
+        self, queries: Vectors, modalities: Sequence[str], k: int, where: Conditions, exact: bool
+    ) -> list[Hits]:
         """The k nearest of each query, from one state of the index."""
         with self._guard:
-            view, matching = self._current.state(modalities, where)
+            view, matching = self._state(modalities, where)
         # A view never changes, so that threads can search it side by side.
         shards = [(shard, name) for name in modalities for shard in view.shards.get(name, ())]
         found = [shard.nearest(queries, k, matching.get(name), exact) for shard, name in shards]
@@ -174,10 +182,19 @@ class FolderBackend(Backend):
 
     def details(self) -> dict[str, Any]:
         """Segments, rows outside of them, rows removed from them, bytes on disk."""
-        with self._guard, self._store.reading():
-            numbers = compaction.numbers(self._store)
-        size = sum(path.stat().st_size for path in self.folder.iterdir() if path.is_file())
-        return {**numbers, "bytes": size}
+        store = self._store
+        with self._guard, store.reading():
+            known = compaction.segments_of(store)
+            sql = "SELECT count(*) FROM items WHERE row > ?"
+            ((waiting,),) = store.query(sql, [store.compacted])
+            ((removed,),) = store.query("SELECT count(*) FROM removed")
+        return {
+            "segments": len(known),
+            "approximate": sum(segment.approximate is not None for segment in known),
+            "waiting": waiting,
+            "removed": removed,
+            "bytes": sum(path.stat().st_size for path in self.folder.iterdir() if path.is_file()),
+        }
 
     def check(self) -> None:
         """Read the item store and all segments; damaged segments are written again."""
@@ -187,21 +204,21 @@ class FolderBackend(Backend):
                 raise DamagedIndexError(f"{self._store.path} is damaged: {verdict}.")
             with self._store.reading():
                 self._store.vectors("1", [], self.binding.dim, self.binding.dtype)
-            self._current.forget()
-            self._current.repair()
+            self._view = None
+            self._repair()
 
     def close(self) -> None:
         """Close the files and give the writer's lock back."""
         with self._guard:
-            self._current.forget()
+            self._view = None
             self._store.close()
             self._lock.release()
 
     @classmethod
     def _begin(cls, folder: Path, replace: bool) -> Self:
         """A backend to be built, with the writer's lock; a damaged database may be replaced."""
-        lock = FileLock(folder / layout.LOCK)
-        layout.become_writer(lock)
+        lock = FileLock(folder / LOCK)
+        _become_writer(lock)
         try:
             try:
                 backend = cls(folder, lock)
@@ -209,7 +226,7 @@ class FolderBackend(Backend):
             except DamagedIndexError:
                 if not replace:
                     raise
-                layout.remove_database(folder)
+                _remove_database(folder)
                 backend = cls(folder, lock)
         except BaseException:
             lock.release()
@@ -221,7 +238,7 @@ class FolderBackend(Backend):
         """One transaction; compaction follows if it is due."""
         with self._guard:
             if not self._lock.held:
-                layout.become_writer(self._lock)
+                _become_writer(self._lock)
                 compaction.remove_orphans(self._store, self.folder)
             with self._store.writing():
                 self._read_binding()
@@ -231,3 +248,89 @@ class FolderBackend(Backend):
     def _read_binding(self) -> Binding:
         self._bind(Binding.from_json(self._store.get("binding")))
         return self.binding
+
+    def _state(
+        self, modalities: Sequence[str], where: Conditions
+    ) -> tuple[View, dict[str, NDArray[np.int64]]]:
+        """The view of now, and under conditions the rows of each modality that meet them."""
+        # Damage that appears later is answered by the item store, and repaired the next time.
+        if self._view is None or self._view.damaged:
+            self._repair()
+        if not where and self._view and self._view.version == self._store.version():
+            return self._view, {}
+        with self._store.reading():
+            view = self._read_view()
+            return view, {n: self._store.matching(n, where) for n in modalities if where}
+
+    def _repair(self) -> None:
+        """Write damaged segments again, unless another process writes."""
+        with self._store.reading():
+            damaged = self._read_view().damaged
+        if damaged and not self._store.changing:
+            binding = self._read_binding()
+            if compaction.repair(self._store, self.folder, binding, damaged, self._lock):
+                with self._store.reading():
+                    self._view = self._new_view()
+
+    def _read_view(self) -> View:
+        """The view of this transaction."""
+        known, version = self._view, self._store.version()
+        if known and known.changes == int(self._store.get("changes")):
+            known.version = version
+            return known
+        fresh = self._new_view()
+        # A search in the middle of a change sees rows that may yet be undone.
+        if not self._store.changing:
+            self._view = fresh
+        return fresh
+
+    def _new_view(self) -> View:
+        return View.read(self._store, self.folder, self._read_binding(), self._view)
+
+
+def _database_of(folder: Path) -> Path:
+    """The database of a folder, under its earlier name if it has that."""
+    new, old = folder / DATABASE, folder / _OLD_DATABASE
+    return old if old.exists() and not new.exists() else new
+
+
+def _become_writer(lock: FileLock) -> None:
+    """Take the writer's lock, or say which process has it."""
+    try:
+        lock.acquire()
+    except LockedError as error:
+        raise in_use(lock.path.parent, error.holder) from error
+
+
+def _prepare(folder: Path) -> bool:
+    """Make a folder for an index, or refuse one that holds something else; True if it is new."""
+    fresh = not folder.exists()
+    if not fresh and not folder.is_dir():
+        raise InputError(f"{folder} is a file; an index needs a folder of its own.")
+    if not fresh and not _database_of(folder).exists():
+        strange = sorted(path.name for path in folder.iterdir() if path.name != LOCK)
+        if strange:
+            raise InputError(
+                f"{folder} is not empty and no index: it holds {strange[0]!r}. Name another folder."
+            )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written ({error.strerror}).") from error
+    sync_folder(folder.parent)
+    return fresh
+
+
+def _discard(folder: Path, fresh: bool) -> None:
+    """Remove what a failed build has left, and the folder if it was new."""
+    _remove_database(folder)
+    (folder / LOCK).unlink(missing_ok=True)
+    if fresh:
+        with suppress(OSError):
+            folder.rmdir()
+
+
+def _remove_database(folder: Path) -> None:
+    """Remove the database with its log."""
+    for path in folder.glob(f"{_database_of(folder).name}*"):
+        path.unlink(missing_ok=True)

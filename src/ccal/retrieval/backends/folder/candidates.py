@@ -44,7 +44,7 @@ def open_candidates(folder: Path, segment: Segment, binding: Binding) -> Cells |
     """The codes of a segment, or its cells if faiss is installed; None if missing or damaged."""
     if segment.approximate is None:
         return None
-    path = folder / (segment.faiss if binding.codes is None else segment.codes)
+    path = folder / segment.file("faiss" if binding.codes is None else "codes")
     with suppress(DamagedFileError, OSError):
         if binding.codes is not None:
             codes = CodesFile(path)

@@ -10,26 +10,17 @@ from __future__ import annotations
 import secrets
 import warnings
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ccal.array_files import DamagedFileError
 from ccal.errors import CcalError, InputError
 from ccal.files import FileLock, LockedError, write_atomically
 from ccal.retrieval.backends.folder.item_store import ItemStore
-from ccal.retrieval.backends.folder.segments import (
-    SPAN,
-    ItemsFile,
-    Segment,
-    VectorsFile,
-    write_items,
-    write_vectors,
-)
+from ccal.retrieval.backends.folder.segments import SPAN, Segment, write_items, write_vectors
 from ccal.retrieval.items import Binding, DamagedIndexError
 
 TAIL = 4096
@@ -42,20 +33,6 @@ def segments_of(store: ItemStore) -> list[Segment]:
     return [Segment(*row) for row in store.query(sql)]
 
 
-def numbers(store: ItemStore) -> dict[str, int]:
-    """Segments, those searched approximately, rows outside of any, rows removed from one."""
-    known = segments_of(store)
-    sql = "SELECT count(*) FROM items WHERE row > ?"
-    ((waiting,),) = store.query(sql, [store.compacted])
-    ((removed,),) = store.query("SELECT count(*) FROM removed")
-    return {
-        "segments": len(known),
-        "approximate": sum(segment.approximate is not None for segment in known),
-        "waiting": waiting,
-        "removed": removed,
-    }
-
-
 def compact_if_due(
     store: ItemStore, folder: Path, binding: Binding, *, always: bool = False
 ) -> None:
@@ -63,7 +40,6 @@ def compact_if_due(
     try:
         if always or _is_due(store):
             _compact(store, folder, binding)
-            remove_orphans(store, folder)
     except (OSError, CcalError) as error:
         if isinstance(error, DamagedIndexError):
             raise
@@ -75,7 +51,7 @@ def compact_if_due(
 
 
 def remove_orphans(store: ItemStore, folder: Path) -> None:
-    """Remove files of a process that died while it compacted. For the writer only."""
+    """Remove files of segments that are not listed. For the writer only."""
     known = {segment.name for segment in segments_of(store)}
     for path in [*folder.glob("segment-*"), *folder.glob(".segment-*")]:
         if path.stem not in known:
@@ -85,26 +61,36 @@ def remove_orphans(store: ItemStore, folder: Path) -> None:
 def repair(
     store: ItemStore, folder: Path, binding: Binding, damaged: Mapping[str, Segment], lock: FileLock
 ) -> bool:
-    """Write files again; False if that must wait, as another process writes or the disk is full."""
-    with _as_writer(folder, store, lock) as may:
-        if not may:
-            return False
+    """Write segments again, given by the names of damaged files.
+
+    False if that must wait, as another process writes or the disk is full.
+    """
+    held = lock.held
+    try:
+        lock.acquire()
+    except (LockedError, InputError):
+        return False
+    try:
         known = segments_of(store)
         for name, segment in damaged.items():
-            if segment not in known:
-                continue
-            if name == segment.vectors:
-                span = (segment.modality, segment.first, segment.last)
-                _replace(store, folder, binding, [segment], [span], store.compacted)
-            elif not _restore_items(store, folder, segment):
-                continue
-            warnings.warn(
-                f"{folder / name} was missing or damaged; it was written again from "
-                f"{store.path.name}.",
-                stacklevel=2,
-            )
-        return True
-    return False
+            if segment in known:
+                _replace(store, folder, binding, [segment], [segment.span], store.compacted)
+                warnings.warn(
+                    f"{folder / name} was missing or damaged; it was written again from "
+                    f"{store.path.name}.",
+                    stacklevel=2,
+                )
+    except OSError as error:
+        warnings.warn(
+            f"{folder} has files that are missing or damaged and cannot be written again "
+            f"({error}); {store.path.name} answers in their place, slower.",
+            stacklevel=2,
+        )
+        return False
+    finally:
+        if not held:
+            lock.release()
+    return True
 
 
 def _is_due(store: ItemStore) -> bool:
@@ -133,7 +119,7 @@ def _compact(store: ItemStore, folder: Path, binding: Binding) -> None:
         for segment in own:
             if segment not in merged and _is_stale(store, segment):
                 old.append(segment)
-                spans.append((modality, segment.first, segment.last))
+                spans.append(segment.span)
     _replace(store, folder, binding, old, spans, last)
 
 
@@ -152,9 +138,8 @@ def _to_merge(own: list[Segment], new: int) -> list[Segment]:
 
 def _is_stale(store: ItemStore, segment: Segment) -> bool:
     """Whether more than a quarter of a segment was removed or changed."""
-    condition, values = segment.span
     counts = (
-        store.query(f"SELECT count(*) FROM {table} WHERE {condition}", values)[0][0]
+        store.query(f"SELECT count(*) FROM {table} WHERE {SPAN}", segment.span)[0][0]
         for table in ("removed", "described")
     )
     return bool(4 * sum(counts) > segment.count)
@@ -180,10 +165,8 @@ def _replace(
             values = [new.name, new.modality, new.first, new.last, new.count, new.approximate]
             store.query("INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?)", values)
         store.compacted = compacted
-    # A reader that has not opened them yet reads these rows from its view of the item store.
-    for segment in old:
-        for name in (segment.vectors, segment.items, segment.faiss, segment.codes):
-            (folder / name).unlink(missing_ok=True)
+    # A reader that has not opened the old ones reads these rows from its view of the item store.
+    remove_orphans(store, folder)
 
 
 def _write(
@@ -191,21 +174,15 @@ def _write(
 ) -> Segment | None:
     """The rows of a modality between two numbers as files; None if there are none."""
     segment = Segment(f"segment-{secrets.token_hex(6)}", modality, first, last)
-    rows, vectors = store.vectors(*segment.span, binding.dim, binding.dtype)
+    rows, vectors = store.vectors(SPAN, segment.span, binding.dim, binding.dtype)
     if not len(rows):
         return None
-    write_vectors(folder / segment.vectors, rows, vectors)
-    _write_items(store, folder, segment, rows)
+    write_vectors(folder / segment.file("vectors"), rows, vectors)
+    write_items(folder / segment.file("items"), store.records(SPAN, segment.span)[1])
     crc = None
     if len(rows) >= binding.approximate_from:
         crc = _write_approximate(folder, segment, vectors, binding.codes)
     return replace(segment, count=len(rows), approximate=crc)
-
-
-def _write_items(store: ItemStore, folder: Path, segment: Segment, rows: NDArray[np.int64]) -> None:
-    """Write the records of a segment that has these rows (n,)."""
-    records = store.records_of(rows, *segment.span)
-    write_items(folder / segment.items, records, int(store.get("changes")))
 
 
 def _write_approximate(
@@ -215,49 +192,10 @@ def _write_approximate(
     from ccal.retrieval.backends.folder.candidates import build_cells, has_faiss, write_codes
 
     if codes is not None:
-        write_codes(folder / segment.codes, vectors, codes)
+        write_codes(folder / segment.file("codes"), vectors, codes)
         return 0
     if not has_faiss():
         return None
     content = build_cells(vectors)
-    write_atomically(folder / segment.faiss, content)
+    write_atomically(folder / segment.file("faiss"), content)
     return zlib.crc32(content)
-
-
-def _restore_items(store: ItemStore, folder: Path, segment: Segment) -> bool:
-    """Write the records of a segment again, unless they are intact by now; whether it did."""
-    try:
-        ItemsFile(folder / segment.items, segment.count).verify()
-        return False
-    except DamagedFileError:
-        pass
-    try:
-        file = VectorsFile(folder / segment.vectors)
-        file.verify()
-    except DamagedFileError:
-        # The next repair finds that, and writes both files again.
-        return False
-    _write_items(store, folder, segment, file.rows)
-    return True
-
-
-@contextmanager
-def _as_writer(folder: Path, store: ItemStore, lock: FileLock) -> Iterator[bool]:
-    """Take the writer's lock if it is free; warn of what could not be written."""
-    held = lock.held
-    try:
-        lock.acquire()
-    except (LockedError, InputError):
-        yield False
-        return
-    try:
-        yield True
-    except OSError as error:
-        warnings.warn(
-            f"{folder} has files that are missing or damaged and cannot be written again "
-            f"({error}); {store.path.name} answers in their place, slower.",
-            stacklevel=2,
-        )
-    finally:
-        if not held:
-            lock.release()

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccal.errors import CcalError, InputError
-from ccal.retrieval.backends.folder.segments import pack_record
-from ccal.retrieval.filters import Condition, sqlite_condition
+from ccal.retrieval.answers import pack_record
+from ccal.retrieval.filters import Conditions, sqlite_condition
 from ccal.retrieval.items import Change, DamagedIndexError, Item, id_taken, in_order
 
 
@@ -156,8 +156,7 @@ class ItemStore(_Database):
 
     def is_complete(self) -> bool:
         """Whether the first transaction, which builds the index, was committed."""
-        found = self.query("SELECT 1 FROM sqlite_master WHERE name = 'about'")
-        return bool(found)
+        return bool(self.query("SELECT 1 FROM sqlite_master WHERE name = 'about'"))
 
     def create(self) -> None:
         """Make the tables, inside a transaction."""
@@ -243,26 +242,12 @@ class ItemStore(_Database):
     ) -> tuple[NDArray[np.int64], list[bytes]]:
         """Row numbers (n,), ascending, and records of the items that meet a condition."""
         columns = ", ".join(f"CAST({name} AS BLOB)" for name in ("id", "metadata", "file"))
-        found = self.query(
-            f"SELECT row, {columns} FROM items WHERE {condition} ORDER BY row", parameters
-        )
+        sql = f"SELECT row, {columns} FROM items WHERE {condition} ORDER BY row"
+        found = self.query(sql, parameters)
         rows = np.array([row for row, *_ in found], np.int64)
         return rows, [pack_record(*parts) for _, *parts in found]
 
-    def records_of(
-        self, rows: NDArray[np.int64], condition: str, parameters: Sequence[Any]
-    ) -> list[bytes]:
-        """Records of these rows (n,), ascending, which all meet the condition if they still exist.
-
-        A row that was removed has an empty record.
-        """
-        left, records = self.records(condition, parameters)
-        aligned = [b""] * len(rows)
-        for position, record in zip(np.searchsorted(rows, left).tolist(), records, strict=True):
-            aligned[position] = record
-        return aligned
-
-    def matching(self, modality: str, where: Sequence[Condition]) -> NDArray[np.int64]:
+    def matching(self, modality: str, where: Conditions) -> NDArray[np.int64]:
         """Row numbers (n,), ascending, of items that meet all conditions."""
         tests = [sqlite_condition(condition) for condition in where]
         sql = " AND ".join(["SELECT row FROM items WHERE modality = ?", *(t for t, _ in tests)])
@@ -273,10 +258,8 @@ class ItemStore(_Database):
         self, condition: str, parameters: Sequence[Any], dim: int, dtype: str
     ) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
         """Row numbers (n,), ascending, and vectors (n, dim) of items that meet a condition."""
-        sql = (
-            "SELECT row, vector, crc FROM items JOIN vectors USING (row) "
-            f"WHERE {condition} ORDER BY row"
-        )
+        tables = "items JOIN vectors USING (row)"
+        sql = f"SELECT row, vector, crc FROM {tables} WHERE {condition} ORDER BY row"
         found = self.query(sql, parameters)
         for row, blob, crc in found:
             if zlib.crc32(blob) != crc or len(blob) != dim * np.dtype(dtype).itemsize:

@@ -20,8 +20,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from ccal.errors import CcalError, InputError
-from ccal.retrieval.answers import best, scored
-from ccal.retrieval.backends.base import Backend, Batches, Vectors
+from ccal.retrieval.backends.base import Backend, Batches, Vectors, best_hits
 from ccal.retrieval.backends.milvus.server import (
     FACTS,
     LIMIT,
@@ -31,12 +30,13 @@ from ccal.retrieval.backends.milvus.server import (
     Server,
     UnavailableError,
     chunks,
-    facts_of,
+    item_of,
     key_of,
     vectors_of,
     within,
 )
-from ccal.retrieval.filters import Condition, meets, milvus_condition
+from ccal.retrieval.exact import slack
+from ccal.retrieval.filters import Conditions, meets, milvus_condition
 from ccal.retrieval.items import (
     Binding,
     Change,
@@ -82,8 +82,7 @@ class MilvusBackend(Backend):
         with backend._closing_on_error():
             about = backend._server.about()
             if about is None:
-                problem = f"there is no collection {backend._server.name}"
-                raise no_index(backend.location, problem)
+                raise no_index(backend.location, f"there is no collection {backend._server.name}")
             backend._bind(about.bound)
         return backend
 
@@ -118,7 +117,7 @@ class MilvusBackend(Backend):
                 server.call("drop_collection", old.collection)
         return backend
 
-    def insert(self, batches: Batches) -> int:
+    def insert(self, batches: Batches) -> None:
         """Add items, batch by batch; one that is there already, with the same content, stays."""
         count = 0
         with self._guard:
@@ -138,7 +137,6 @@ class MilvusBackend(Backend):
                     "complete it, or remove them."
                 ) from error
             self._server.make_cells(about)
-        return count
 
     def remove(self, ids: Sequence[str]) -> None:
         """Remove items; if one does not exist, none is removed."""
@@ -154,20 +152,14 @@ class MilvusBackend(Backend):
         fields = [*FACTS, "number", "vector"]
         rows = in_order(ids, self._server.find(about, ids, fields, **STRONG))
         items = []
-        for row, change in zip(rows, changes, strict=True):
-            id, modality, metadata, file = facts_of(row)
-            metadata = metadata if change.metadata is None else change.metadata
-            items.append(Item(id, modality, metadata, change.file or file))
-        stored = vectors_of(rows, about) if vectors is None else self._rounded(vectors)
+        for old, change in zip(map(item_of, rows), changes, strict=True):
+            metadata = old.metadata if change.metadata is None else change.metadata
+            items.append(Item(old.id, old.modality, metadata, change.file or old.file))
+        stored = vectors_of(rows, self.binding) if vectors is None else self._rounded(vectors)
         self._server.write(about, items, stored, [int(row["number"]) for row in rows])
 
     def search(
-        self,
-        queries: Vectors,
-        modalities: Sequence[str],
-        k: int,
-        where: Sequence[Condition],
-        exact: bool,
+        self, queries: Vectors, modalities: Sequence[str], k: int, where: Conditions, exact: bool
     ) -> list[list[Hit]]:
         """The k nearest of each query.
 
@@ -207,16 +199,12 @@ class MilvusBackend(Backend):
     def items(self, ids: Sequence[str]) -> list[Item]:
         """Items by id."""
         found = self._read(lambda about: self._server.find(about, ids, FACTS))
-        return [Item(*facts_of(row)) for row in in_order(ids, found)]
+        return [item_of(row) for row in in_order(ids, found)]
 
     def vectors(self, ids: Sequence[str]) -> Vectors:
         """Vectors by id, as they are stored."""
-
-        def read(about: About) -> Vectors:
-            found = self._server.find(about, ids, ["vector"])
-            return vectors_of(in_order(ids, found), about)
-
-        return self._read(read)
+        found = self._read(lambda about: self._server.find(about, ids, ["vector"]))
+        return vectors_of(in_order(ids, found), self.binding)
 
     def ids(self, modality: str | None) -> list[str]:
         """All ids, in the order in which they were added."""
@@ -244,15 +232,12 @@ class MilvusBackend(Backend):
 
     def check(self) -> None:
         """Read all vectors; Milvus keeps checksums of its own."""
-
-        def read(about: About) -> None:
-            rows = self._server.scan(about, self.binding.modalities, ["id", "vector"])
-            lengths = np.linalg.norm(vectors_of(rows, about), axis=1)
-            for row, length in zip(rows, lengths, strict=True):
-                if abs(length - 1) > 0.01:
-                    raise CcalError(f"{self.location}: the vector of {row['id']!r} is damaged.")
-
-        self._read(read)
+        names, fields = self.binding.modalities, ["id", "vector"]
+        rows = self._read(lambda about: self._server.scan(about, names, fields))
+        lengths = np.linalg.norm(vectors_of(rows, self.binding), axis=1)
+        for row, length in zip(rows, lengths, strict=True):
+            if abs(length - 1) > 0.01:
+                raise CcalError(f"{self.location}: the vector of {row['id']!r} is damaged.")
 
     def close(self) -> None:
         """Close the connection."""
@@ -291,9 +276,8 @@ class MilvusBackend(Backend):
         found = self._server.find(about, ids, fields, **STRONG)
         for item, vector in zip(items, self._rounded(vectors), strict=True):
             row = found.get(item.id)
-            if row is not None and not (
-                Item(*facts_of(row)) == item and np.allclose(row["vector"], vector, atol=1e-6)
-            ):
+            same = row and item_of(row) == item and np.allclose(row["vector"], vector, atol=1e-6)
+            if row and not same:
                 raise id_taken(item.id)
 
     def _candidates(
@@ -314,13 +298,12 @@ class MilvusBackend(Backend):
 
 
 def _judged(
-    query: Any, rows: list[dict[str, Any]], k: int, where: Sequence[Condition], limit: int
+    query: Any, rows: list[dict[str, Any]], k: int, where: Conditions, limit: int
 ) -> tuple[list[Hit], bool]:
     """Hits of one query, and whether no row outside of these could be among them."""
     fitting = [row for row in rows if meets(row["metadata"], where)]
-    facts, vectors = [facts_of(row) for row in fitting], [row["vector"] for row in fitting]
-    hits = best(scored(query, facts, vectors), k)
+    vectors = [row["vector"] for row in fitting]
+    hits = best_hits(query, [item_of(row) for row in fitting], vectors, k)
     if len(rows) < limit:
         return hits, True
-    slack = 1e-6 + len(query) * 6e-8
-    return hits, len(hits) == k and bool(rows[-1]["near"] + slack < hits[-1].score)
+    return hits, len(hits) == k and bool(rows[-1]["near"] + slack(len(query)) < hits[-1].score)

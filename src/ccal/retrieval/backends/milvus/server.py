@@ -16,7 +16,6 @@ import numpy as np
 
 from ccal.errors import CcalError, InputError
 from ccal.optional import require
-from ccal.retrieval.answers import Facts
 from ccal.retrieval.backends.base import Vectors
 from ccal.retrieval.items import Binding, Item
 
@@ -219,7 +218,7 @@ class Server:
     def _needed_probes(self, about: About) -> int:
         """Cells to look into for the wanted recall, by queries halfway between items."""
         sample = self._query(about, "number > 0", ["vector"], limit=400, **STRONG)
-        vectors = vectors_of(sample, about)
+        vectors = vectors_of(sample, about.bound)
         ends = np.random.default_rng(0).integers(len(vectors), size=(2, 200))
         queries = list(vectors[ends[0]] + vectors[ends[1]])
 
@@ -293,14 +292,14 @@ def within(modalities: Sequence[str]) -> str:
     return f"modality in {json.dumps(list(modalities))}"
 
 
-def facts_of(row: Mapping[str, Any]) -> Facts:
-    """The fields of an item, from a row with the columns FACTS."""
-    return row["id"], row["modality"], row["metadata"], row["file"] or None
+def item_of(row: Mapping[str, Any]) -> Item:
+    """The item of a row with the columns FACTS."""
+    return Item(row["id"], row["modality"], row["metadata"], row["file"] or None)
 
 
-def vectors_of(rows: Sequence[Mapping[str, Any]], about: About) -> Vectors:
+def vectors_of(rows: Sequence[Mapping[str, Any]], binding: Binding) -> Vectors:
     """The vectors (n, dim) of rows."""
-    return np.array([row["vector"] for row in rows], np.float32).reshape(-1, about.bound.dim)
+    return np.array([row["vector"] for row in rows], np.float32).reshape(-1, binding.dim)
 
 
 def key_of(id: str) -> str:
