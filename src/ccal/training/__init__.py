@@ -17,8 +17,13 @@ from ccal.training.refined import Trained, train
 from ccal.training.scoring import embed_pairs, evaluate
 from ccal.training.settings import METHODS, PRESETS, Method, Settings
 from ccal.training.validation import embed
-from ccal.training.zero_shot import ZeroShot, evaluate_zero_shot, load_zero_shot
-from ccal.training.zero_shot_fit import ZeroShotOptions, train_zero_shot
+from ccal.training.zero_shot import (
+    ZeroShot,
+    ZeroShotOptions,
+    evaluate_zero_shot,
+    load_zero_shot,
+    train_zero_shot,
+)
 
 __all__ = [
     "METHODS",

@@ -20,7 +20,6 @@ from ccal.data import Pairs
 from ccal.distributed import all_gather
 from ccal.encoders import DenseTower, FrontEnd, LinearTower, WordCNN, WordCRNN
 from ccal.encoders.dense import signed_root
-from ccal.errors import InputError
 from ccal.features import ImageFeatures, TfidfVectoriser, WordSequences
 from ccal.losses import InfoNCELoss, PairwiseRankingLoss, SigmoidLoss, TraceNormLoss
 from ccal.model import DualEncoder
@@ -65,31 +64,28 @@ def build_model(
     settings: Settings,
     names: tuple[str, str],
     train: PairFeatures,
-    *,
-    front_ends: dict[str, FrontEnd] | None = None,
-    initial: LinearInitialisation | None = None,
+    front_ends: dict[str, FrontEnd],
+    initial: LinearInitialisation | None,
 ) -> DualEncoder:
     """An untrained model for these training pairs; that of "linear" needs no training.
 
-    "linear" and "refined" start from `initial`.
+    Only "linear" and "refined" have `initial`, and start from it.
     """
-    if len(train) < 2:
-        raise InputError(f"Training needs at least 2 pairs, got {len(train)}.")
     torch.manual_seed(settings.seed)
     options: dict[str, Any] = {"front_ends": front_ends}
-    if settings.method in ("refined", "linear"):
-        towers = (initial or LinearInitialisation()).towers(settings, train)
-        options.update(projection="none", dim=towers[0].out_features)
-        options.update(zip(names, towers, strict=True))
-        return DualEncoder(**options)
-    options |= projection_options(settings)
-    networks: list[nn.Module] = list(_dense_towers(settings, train, options["dim"]))
-    for view, name in enumerate(names):
-        front_end = (front_ends or {}).get(name)
-        if isinstance(front_end, WordSequences):
-            tower = WordCNN if settings.text == "word-cnn" else WordCRNN
-            networks[view] = tower(front_end.size, options["dim"], length=front_end.length)
-    options.update(zip(names, networks, strict=True))
+    towers: list[nn.Module]
+    if initial is not None:
+        towers = [*initial.towers(settings, train)]
+        options |= {"projection": "none", "dim": towers[0].out_features}
+    else:
+        options |= projection_options(settings)
+        towers = _dense_towers(settings, train, options["dim"])
+        for view, name in enumerate(names):
+            front_end = front_ends.get(name)
+            if isinstance(front_end, WordSequences):
+                tower = WordCNN if settings.text == "word-cnn" else WordCRNN
+                towers[view] = tower(front_end.size, options["dim"], length=front_end.length)
+    options |= zip(names, towers, strict=True)
     return DualEncoder(**options)
 
 
@@ -104,24 +100,19 @@ def projection_options(settings: Settings) -> dict[str, Any]:
     return options
 
 
-def _dense_towers(
-    settings: Settings, train: PairFeatures, dim: int
-) -> tuple[DenseTower, DenseTower]:
+def _dense_towers(settings: Settings, train: PairFeatures, dim: int) -> list[nn.Module]:
     """The paper's towers, with features divided by their largest value in training."""
     largest = np.zeros(2)
     for batch in train.batches():
         largest = np.maximum(largest, [float(view.abs().max()) for view in batch])
-    x, y = (
-        DenseTower(width, dim, hidden=hidden, scale=float(scale) or 1.0, dropout=dropout)
-        for width, hidden, scale, dropout in zip(
-            train.widths,
-            (settings.hidden_x, settings.hidden_y),
-            largest,
-            (settings.dropout_x, settings.dropout_y),
-            strict=True,
+    hidden = (settings.hidden_x, settings.hidden_y)
+    dropout = (settings.dropout_x, settings.dropout_y)
+    return [
+        DenseTower(width, dim, hidden=widths, scale=float(scale) or 1.0, dropout=dropped)
+        for width, widths, scale, dropped in zip(
+            train.widths, hidden, largest, dropout, strict=True
         )
-    )
-    return x, y
+    ]
 
 
 @dataclass(frozen=True)
@@ -144,8 +135,7 @@ class LinearInitialisation:
         """Linear CCA of these pairs."""
         dim = _dimension(settings, pairs)
         if self.ridge is None or self.power is None:
-            seed = settings.seed
-            cca = CCA(dim, ridge="auto", power="auto", random_state=seed)
+            cca = CCA(dim, ridge="auto", power="auto", random_state=settings.seed)
         else:
             cca = CCA(dim, ridge=self.ridge, relative_ridge=False, power=self.power)
         lines = {what: counting(f"linear CCA: {what}") for what in ("samples", "ridges")}
@@ -269,9 +259,8 @@ class CorrelationObjective(nn.Module):
 def make_objective(settings: Settings) -> nn.Module:
     """The objective that the settings name."""
     if settings.method == "dcca":
-        return CorrelationObjective(
-            TraceNormLoss(ridge=settings.ridge, relative_ridge=settings.relative_ridge)
-        )
+        trace_norm = TraceNormLoss(ridge=settings.ridge, relative_ridge=settings.relative_ridge)
+        return CorrelationObjective(trace_norm)
     if settings.loss == "ranking":
         ranking = PairwiseRankingLoss(margin=settings.margin, direction=settings.direction)
         return EmbeddingObjective(ranking)

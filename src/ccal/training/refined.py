@@ -9,7 +9,7 @@ and at last repeats the chosen training with the validation pairs included.
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,6 @@ from ccal.training.methods import (
     make_front_ends,
     make_objective,
 )
-from ccal.training.progress import History
 from ccal.training.settings import Settings
 from ccal.training.validation import class_scores, clearly_better, embed, reciprocal_ranks
 
@@ -114,28 +113,28 @@ def train(
     best = candidates[0]
     for candidate in candidates[1:]:
         best = candidate if clearly_better(candidate.scores, best.scores) else best
-    model, history = best.model, [record for c in candidates for record in c.history]
+    model = best.model
     if len(candidates) > 1:
         found = ", ".join(f"{c.name} {100 * c.scores.mean():.1f}" for c in candidates)
         measure = "AP@k" if settings.select == "classes" else "MRR"
         facts["chosen"] = f"{best.name} (validation {measure}: {found})"
-    weight = 0.0
-    correct = settings.hub_correction
+    weight, correct = 0.0, settings.hub_correction
     if correct == "yes" or (correct == "auto" and settings.method == "refined"):
         weight = choose_hub_weight(embed(model, seen), embed(model, held))
         facts["hub correction"] = f"weight {weight:g}"
     features = seen
     if settings.train_on_all:
         seen = concatenated(seen, held)
-        again = trainer.repeat(best, seen)
-        model, history = again.model, history + again.history
+        model = trainer.build(best.settings, seen)
+        if best.epochs:
+            trainer.fit(best.settings, model, seen, None, stage="all", epochs=best.epochs)
         epochs = f", {best.epochs} epochs" if best.epochs else ""
         facts["final training"] = f"on all {len(seen):,} pairs{epochs}"
     if weight:
         bank = torch.linspace(0, len(seen) - 1, min(len(seen), _BANK)).long()
         x, y = (view[bank] for view in embed(model, seen))
         model.correct_hubs((x, y), neighbours=min(_NEIGHBOURS, len(bank)), weight=weight)
-    return Trained(model.eval(), history, features, facts)
+    return Trained(model.eval(), trainer.history, features, facts)
 
 
 def _candidate_settings(settings: Settings) -> list[Settings]:
@@ -151,7 +150,7 @@ def _candidate_settings(settings: Settings) -> list[Settings]:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A model to choose from, with the settings, epochs and records of its training.
+    """A model to choose from, with the settings and the number of epochs of its training.
 
     `scores` (n,) are the reciprocal ranks of the validation pairs, the mean of both directions; or,
     with `select = "classes"`, the precision of each validation class.
@@ -162,24 +161,24 @@ class _Candidate:
     model: DualEncoder
     scores: Tensor
     epochs: int = 0
-    history: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class _Trainer:
-    """Trains models for the same pairs: with validation, and once more on all pairs without."""
+    """Trains models for the same pairs; `history` has a record of each epoch of all of them."""
 
     names: tuple[str, str]
     front_ends: dict[str, FrontEnd]
     initial: LinearInitialisation | None
     device: torch.device
     options: dict[str, Any]
+    history: list[dict[str, Any]] = field(default_factory=list)
 
     def candidates(
         self, settings: Settings, seen: PairFeatures, held: PairFeatures
     ) -> list[_Candidate]:
         """The trained model; before it the initial one, if that is linear CCA."""
-        model = self._build(settings, seen)
+        model = self.build(settings, seen)
         found: list[_Candidate] = []
         if settings.method in ("linear", "refined") and settings.tower != "residual":
             scores = _scores(settings, model, held)
@@ -191,35 +190,28 @@ class _Trainer:
             choice: dict[str, Any] = {"score": lambda m: class_scores(m, held).mean().item()}
         else:
             choice = {"select": settings.select}
-        history = self._fit(settings, model, seen, held, stage=stage, **choice)
+        epochs = self.fit(settings, model, seen, held, stage=stage, **choice)
         scores = _scores(settings, model, held)
-        records = list(history.records)
-        return [*found, _Candidate(stage, settings, model, scores, history.best_epoch, records)]
+        return [*found, _Candidate(stage, settings, model, scores, epochs)]
 
-    def repeat(self, candidate: _Candidate, everything: PairFeatures) -> _Candidate:
-        """Train for the same number of epochs on all pairs."""
-        settings, epochs = candidate.settings, candidate.epochs
-        model, records = self._build(settings, everything), []
-        if epochs:
-            history = self._fit(settings, model, everything, None, stage="all", epochs=epochs)
-            records = list(history.records)
-        return replace(candidate, model=model, history=records)
-
-    def _fit(
+    def fit(
         self,
         settings: Settings,
         model: DualEncoder,
         seen: PairFeatures,
         held: PairFeatures | None,
         **more: Any,
-    ) -> History:
+    ) -> int:
+        """Train a model and record its epochs; returns the number of the best."""
         objective = make_objective(settings).to(self.device)
-        return fit(model, objective, seen, held, settings, **self.options, **more)
+        found = fit(model, objective, seen, held, settings, **self.options, **more)
+        self.history.extend(found.records)
+        return found.best_epoch
 
-    def _build(self, settings: Settings, pairs: PairFeatures) -> DualEncoder:
-        return build_model(
-            settings, self.names, pairs, front_ends=self.front_ends, initial=self.initial
-        ).to(self.device)
+    def build(self, settings: Settings, pairs: PairFeatures) -> DualEncoder:
+        """A model to train."""
+        model = build_model(settings, self.names, pairs, self.front_ends, self.initial)
+        return model.to(self.device)
 
 
 def _scores(settings: Settings, model: DualEncoder, held: PairFeatures) -> Tensor:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cache
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from ccal.bounds import Number, Options, Rule, Whole, check_all
@@ -130,13 +129,10 @@ class Settings:
     given: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("hidden_x", "hidden_y", "given"):
-            value = getattr(self, name)
-            if isinstance(value, list):
-                object.__setattr__(self, name, tuple(value))
+        object.__setattr__(self, "given", tuple(self.given))
         for name in ("hidden_x", "hidden_y"):
             value = getattr(self, name)
-            if not isinstance(value, tuple) or not all(map(Whole(at_least=1).allows, value)):
+            if not isinstance(value, tuple | list) or not all(map(Whole(at_least=1).allows, value)):
                 raise InputError(f"{name} must be a list of positive whole numbers, got {value!r}.")
             object.__setattr__(self, name, tuple(map(int, value)))
         if unknown := [name for name in self.given if name not in BY_TOWER]:
@@ -144,7 +140,7 @@ class Settings:
         for name in ("backbone", "language"):
             if not isinstance(getattr(self, name), str):
                 raise InputError(f"{name} must be text, got {getattr(self, name)!r}.")
-        check_all(_rules(), vars(self))
+        check_all(_RULES, vars(self))
         for name in _NUMBERS:
             # TOML and checkpoints take Python's numbers only.
             if hasattr(value := getattr(self, name), "item"):
@@ -275,36 +271,22 @@ music and sound, for `ccal reproduce` (the two differ in their training tunes on
 
 _NUMBERS: dict[str, Rule | tuple[Rule, ...]] = {
     "dim": (Whole(at_least=1), Options(None)),
-    "margin": Number(at_least=0),
     "temperature": Number(above=0),
-    "ridge": Number(at_least=0),
-    "power": Number(at_least=0),
     "momentum": Number(above=0, at_most=1),
-    "residual": Whole(at_least=1),
-    "dropout_x": Number(at_least=0, below=1),
-    "dropout_y": Number(at_least=0, below=1),
     "learning_rate": Number(above=0),
-    "weight_decay": Number(at_least=0),
-    "averaging": Number(at_least=0, below=1),
     "batch_size": Whole(at_least=2),
-    "max_epochs": Whole(at_least=1),
-    "patience": Whole(at_least=1),
-    "refine_patience": Whole(at_least=1),
     "refinements": Whole(at_least=0),
-    "epoch_pairs": (Whole(at_least=2), Options(None)),
-    "refit_pairs": (Whole(at_least=2), Options(None)),
-    "min_count": Whole(at_least=1),
     "seed": Whole(at_least=0),
+    **dict.fromkeys(("margin", "ridge", "power", "weight_decay"), Number(at_least=0)),
+    **dict.fromkeys(("dropout_x", "dropout_y", "averaging"), Number(at_least=0, below=1)),
+    **dict.fromkeys(("max_epochs", "patience", "refine_patience"), Whole(at_least=1)),
+    **dict.fromkeys(("residual", "min_count"), Whole(at_least=1)),
+    **dict.fromkeys(("epoch_pairs", "refit_pairs"), (Whole(at_least=2), Options(None))),
 }
-
-
-@cache
-def _rules() -> dict[str, Rule | tuple[Rule, ...]]:
-    """Bounds of the numbers, and the values that flags and choices may have."""
-    choices: dict[str, Rule | tuple[Rule, ...]] = {}
-    for name, hint in get_type_hints(Settings).items():
-        if hint is bool:
-            choices[name] = Options(True, False)
-        elif get_origin(hint) is Literal:
-            choices[name] = Options(*get_args(hint))
-    return {**choices, **_NUMBERS}
+_HINTS = get_type_hints(Settings)
+_RULES: dict[str, Rule | tuple[Rule, ...]] = {
+    **{name: Options(True, False) for name, hint in _HINTS.items() if hint is bool},
+    **{n: Options(*get_args(h)) for n, h in _HINTS.items() if get_origin(h) is Literal},
+    **_NUMBERS,
+}
+"""Bounds of the numbers, and the values that flags and choices may have."""
