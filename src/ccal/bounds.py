@@ -7,7 +7,8 @@ ccal.errors.InputError: margin must be a finite number of at least 0, got margin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from math import inf, isfinite
 from numbers import Integral, Real
@@ -80,7 +81,18 @@ class Options:
         return names[0] if len(names) == 1 else f"one of {', '.join(names)}"
 
 
-Rule = Number | Options
+class Text:
+    """Text that is not empty."""
+
+    def allows(self, value: object) -> bool:
+        """Whether the value keeps the rule."""
+        return isinstance(value, str) and value != ""
+
+    def __str__(self) -> str:
+        return "text"
+
+
+Rule = Number | Options | Text
 
 
 def check(name: str, value: Any, *rules: Rule) -> None:
@@ -97,3 +109,17 @@ def check_all(table: Mapping[str, Rule | tuple[Rule, ...]], values: Mapping[str,
     """Check every argument that the table names."""
     for name, rules in table.items():
         check(name, values[name], *(rules if isinstance(rules, tuple) else (rules,)))
+
+
+def check_names(given: Iterable[str], known: Collection[str], what: str) -> None:
+    """Refuse a name that is not known, with the one that was probably meant.
+
+    >>> check_names(["vald"], ["valid", "test"], "data option")
+    Traceback (most recent call last):
+    ccal.errors.InputError: There is no data option 'vald'; did you mean 'valid'?
+    """
+    for name in given:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}."
+            raise InputError(f"There is no {what} {name!r}; {hint}")

@@ -117,10 +117,16 @@ def test_files_that_moved_are_found_where_one_stands(
     ("values", "message"),
     [
         ({"x": "a.npy"}, "The data lack y"),
-        ({"x": "a.npy", "y": ""}, "y must be text, got ''"),
-        ({"x": "a.npy", "y": "b.npy", "valid": True}, "valid must be a fraction"),
+        ({"x": "a.npy", "y": ""}, "y must be text, got y=''"),
+        (
+            {"x": "a.npy", "y": "b.npy", "valid": True},
+            "valid must be a finite number of at least 0",
+        ),
         ({"x": "a.npy", "y": "b.npy", "split_seed": 0.5}, "split_seed must be a whole number"),
-        ({"x": "a.npy", "y": "b.npy", "skip_bad_rows": 1}, "skip_bad_rows must be true or false"),
+        (
+            {"x": "a.npy", "y": "b.npy", "skip_bad_rows": 1},
+            "skip_bad_rows must be one of True, False",
+        ),
         ({"x": "a.npy", "y": "b.npy", "group": "g"}, "group belongs to a table"),
         ({"x": "a.npy", "y": "c/a.npy"}, "x and y are both called 'a'"),
     ],

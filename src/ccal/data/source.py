@@ -6,7 +6,6 @@ them with a table, or with the folder of a published data set, and says how to s
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import os
 import re
@@ -15,7 +14,26 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
+from ccal.bounds import Number, Options, Rule, Text, Whole, check_all, check_names
 from ccal.errors import InputError
+
+Layout = Literal["reed"]
+LAYOUTS: tuple[Layout, ...] = get_args(Layout)
+"""reed: `text_c10/CLASS/IMAGE.txt` and lists of classes (CUB and Flowers of Reed et al. 2016)."""
+
+_OPTIONAL = (Text(), Options(None))
+_RULES: dict[str, Rule | tuple[Rule, ...]] = {
+    "x": Text(),
+    "y": Text(),
+    **dict.fromkeys(("table", "folder", "files", "label", "group", "split_column"), _OPTIONAL),
+    "layout": Options(None, *LAYOUTS),
+    "captions": Options("separate", "concatenate"),
+    "split_by": Options("random", "group", "label", None),
+    "valid": Number(at_least=0),
+    "test": Number(at_least=0),
+    "split_seed": Whole(at_least=0),
+    "skip_bad_rows": Options(True, False),
+}
 
 
 @dataclass(frozen=True)
@@ -118,21 +136,10 @@ class Source:
     skip_bad_rows: bool = False
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            _check_type(field.name, getattr(self, field.name))
-        if self.captions not in ("separate", "concatenate"):
-            raise InputError(
-                f"captions must be 'separate' or 'concatenate', got {self.captions!r}."
-            )
-        if self.split_by not in (None, "random", "group", "label"):
-            raise InputError(
-                f"split_by must be 'random', 'group' or 'label', got {self.split_by!r}."
-            )
+        check_all(_RULES, vars(self))
         for name in ("files", "label", "group", "split_column"):
             if self.table is None and getattr(self, name) is not None:
                 raise InputError(f"{name} belongs to a table, but no table was given.")
-        if self.layout not in (None, *LAYOUTS):
-            raise InputError(f"layout must be one of {', '.join(LAYOUTS)}, got {self.layout!r}.")
         if self.layout is not None:
             _check_layout(self)
         first, second = self.views
@@ -151,11 +158,7 @@ class Source:
         ccal.errors.InputError: There is no data option 'vald'; did you mean 'valid'?
         """
         names = [field.name for field in fields(cls)]
-        for name in values:
-            if name not in names:
-                close = difflib.get_close_matches(name, names, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}."
-                raise InputError(f"There is no data option {name!r}; {hint}")
+        check_names(values, names, "data option")
         if missing := [name for name in ("x", "y") if values.get(name) is None]:
             raise InputError(f"The data lack {' and '.join(missing)}.")
         return cls(**values)
@@ -176,25 +179,6 @@ class Source:
             return Path(given)
         there = Path(os.path.normpath(Path(self.folder, given)))
         return Path(given) if not there.exists() and Path(given).exists() else there
-
-
-def _check_type(name: str, value: object) -> None:
-    if name in ("valid", "test"):
-        if type(value) not in (int, float):
-            raise InputError(f"{name} must be a fraction or a whole number, got {value!r}.")
-    elif name == "split_seed":
-        if type(value) is not int:
-            raise InputError(f"{name} must be a whole number, got {value!r}.")
-    elif name == "skip_bad_rows":
-        if type(value) is not bool:
-            raise InputError(f"{name} must be true or false, got {value!r}.")
-    elif not (isinstance(value, str) and value) and (value is not None or name in ("x", "y")):
-        raise InputError(f"{name} must be text, got {value!r}.")
-
-
-Layout = Literal["reed"]
-LAYOUTS: tuple[Layout, ...] = get_args(Layout)
-"""reed: `text_c10/CLASS/IMAGE.txt` and lists of classes (CUB and Flowers of Reed et al. 2016)."""
 
 
 def _check_layout(source: Source) -> None:

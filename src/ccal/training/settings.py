@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
-from ccal.bounds import Number, Options, Rule, Whole, check_all
+from ccal.bounds import Number, Options, Rule, Whole, check_all, check_names
 from ccal.errors import InputError
 
 Method = Literal["refined", "ccal", "dcca", "learned", "linear"]
@@ -172,11 +171,7 @@ class Settings:
         ccal.errors.InputError: There is no setting 'margn'; did you mean 'margin'?
         """
         names = [field.name for field in fields(cls)]
-        for name in values:
-            if name not in names:
-                close = difflib.get_close_matches(name, names, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}."
-                raise InputError(f"There is no setting {name!r}; {hint}")
+        check_names(values, names, "setting")
         settings = cls(**values)
         named = (name for name in settings.to_be_chosen if name in values)
         return settings.changed(given=(*settings.given, *named))
