@@ -16,24 +16,19 @@ embedding                snippets in the common space
 identification           tunes ranked by votes and alignment
 """
 
-from typing import TYPE_CHECKING
-
-from ccal.optional import lazy_names
-
-if TYPE_CHECKING:
-    from ccal.music.abc import Tune, parse_abc, split_tunes
-    from ccal.music.audio import audio_spectrogram, read_audio, spectrogram
-    from ccal.music.augmentation import Augmentation, AugmentedPairs
-    from ccal.music.building import build_store
-    from ccal.music.engraving import Engraving, engrave
-    from ccal.music.library import Snippet, TuneLibrary, TuneMatch
-    from ccal.music.pairs import JoinedPairs, SheetAudioPairs, ThinnedPairs
-    from ccal.music.pictures import write_preview
-    from ccal.music.rendering import MusicSettings, RenderedTune, render_tune
-    from ccal.music.score import Score
-    from ccal.music.sound import default_sound_font, synthesise
-    from ccal.music.store import SheetAudioStore
-    from ccal.music.tunes import collection, melody_groups, read_tunes, split_tunes_by_melody
+from ccal.music.abc import Tune, parse_abc, split_tunes
+from ccal.music.audio import audio_spectrogram, read_audio, spectrogram
+from ccal.music.augmentation import Augmentation, AugmentedPairs
+from ccal.music.building import build_store
+from ccal.music.engraving import Engraving, engrave
+from ccal.music.library import Snippet, TuneLibrary, TuneMatch
+from ccal.music.pairs import JoinedPairs, SheetAudioPairs, ThinnedPairs
+from ccal.music.pictures import write_preview
+from ccal.music.rendering import MusicSettings, RenderedTune, render_tune
+from ccal.music.score import Score
+from ccal.music.sound import default_sound_font, synthesise
+from ccal.music.store import SheetAudioStore
+from ccal.music.tunes import collection, melody_groups, read_tunes, split_tunes_by_melody
 
 __all__ = [
     "Augmentation",
@@ -66,22 +61,3 @@ __all__ = [
     "synthesise",
     "write_preview",
 ]
-
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "abc": ("Tune", "parse_abc", "split_tunes"),
-        "augmentation": ("Augmentation", "AugmentedPairs"),
-        "building": ("build_store",),
-        "engraving": ("Engraving", "engrave"),
-        "library": ("Snippet", "TuneLibrary", "TuneMatch"),
-        "pairs": ("JoinedPairs", "SheetAudioPairs", "ThinnedPairs"),
-        "pictures": ("write_preview",),
-        "rendering": ("MusicSettings", "RenderedTune", "render_tune"),
-        "score": ("Score",),
-        "sound": ("default_sound_font", "synthesise"),
-        "audio": ("audio_spectrogram", "read_audio", "spectrogram"),
-        "store": ("SheetAudioStore",),
-        "tunes": ("collection", "melody_groups", "read_tunes", "split_tunes_by_melody"),
-    },
-)

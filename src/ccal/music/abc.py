@@ -21,8 +21,8 @@ _FIFTHS = dict(zip("FCGDAEB", range(-1, 6), strict=True))
 _MODES = {"maj": 0, "ion": 0, "mix": -1, "dor": -2, "min": -3, "aeo": -3, "phr": -4, "loc": -5}
 _MODES |= {"m": -3, "lyd": 1}
 _LENGTH = r"\d*(?:/+\d*)*"
-_PITCH = rf"(?:\^\^|\^|__|_|=)?[A-Ga-g][,']*{_LENGTH}-?"
-_HEAD = re.compile(rf"([_^=]*)([A-Ga-g])([,']*)({_LENGTH})(-?)")
+# Sign, letter, octave, length and tie.
+_PITCH = rf"(\^\^|\^|__|_|=|)([A-Ga-g])([,']*)({_LENGTH})(-?)"
 _TOKEN = re.compile(
     rf"""(?P<field>\[[A-Za-z]:[^\]]*\])
     | (?P<ending>(?:(?<=\|)|\[)\s*\d[\d,.-]*)
@@ -168,11 +168,10 @@ class _Reader:
     """Builds bars from one token after the other, with the state that lasts between tokens."""
 
     def __init__(self, header: dict[str, str]) -> None:
-        metre = header.get("M", "4/4")
         self.fifths = signature(header["K"])
-        self.bars = [Bar(fifths=self.fifths, metre=_metre(metre))]
-        self.compound = metre.replace(" ", "") in _COMPOUND
-        self.unit = _unit(header["L"]) if "L" in header else default_length(metre)
+        self.metre = _metre(header.get("M", "4/4"))
+        self.bars = [Bar(fifths=self.fifths, metre=self.metre)]
+        self.unit = _unit(header["L"]) if "L" in header else default_length(self.metre or "")
         self.accidentals: dict[tuple[str, int], int] = {}
         self.tied: dict[tuple[str, int], int] = {}
         self.tuplet: Tuplet | None = None
@@ -187,14 +186,12 @@ class _Reader:
         elif kind == "space":
             self.joined = False
         elif kind == "note":
-            self._add([text], Fraction(1), tied=False)
+            self._add(text, Fraction(1), tied=False)
         elif kind == "chord":
             inside, behind = text[1:].split("]")
-            heads = re.findall(_PITCH, inside)
-            if heads:
-                self._add(heads, _length(behind.rstrip("-")), tied=behind.endswith("-"))
+            self._add(inside, _length(behind.rstrip("-")), tied=behind.endswith("-"))
         elif kind == "rest":
-            self._append(Note((), _length(text[1:]) * self.unit))
+            self._append([], _length(text[1:]))
         elif kind == "tuplet":
             self._tuplet(text)
         elif kind == "broken":
@@ -204,50 +201,37 @@ class _Reader:
         elif kind == "bars_rest":
             raise InputError("it has rests of several bars (Z), which are not supported.")
 
-    def _add(self, heads: list[str], factor: Fraction, *, tied: bool) -> None:
-        pitches: list[Pitch] = []
+    def _add(self, heads: str, factor: Fraction, *, tied: bool) -> None:
+        """A note or chord; the first head of a chord gives its length, if there is any head."""
+        pitches: dict[tuple[str, int], Pitch] = {}
         lengths: list[Fraction] = []
-        for head in heads:
-            found = _HEAD.fullmatch(head)
-            assert found is not None
-            sign, letter, shift, length, tie = found.groups()
-            octave = 4 + letter.islower() + shift.count("'") - shift.count(",")
-            line = (letter.lower(), octave)
-            written = _ALTER[sign] if sign else None
-            pitch = Pitch(*line, self._alter(line, written), written, tied=tied or bool(tie))
-            if all((pitch.step, pitch.octave) != (p.step, p.octave) for p in pitches):
-                pitches.append(pitch)
+        for sign, letter, shift, length, tie in re.findall(_PITCH, heads):
+            line = (letter.lower(), 4 + letter.islower() + shift.count("'") - shift.count(","))
+            if sign:
+                self.accidentals[line] = alter = _ALTER[sign]
+            else:
+                usual = self.accidentals.get(line, altered_by_key(line[0], self.fifths))
+                alter = self.tied.get(line, usual)
+            pitch = Pitch(*line, alter, alter if sign else None, tied=tied or bool(tie))
+            pitches.setdefault(line, pitch)
             lengths.append(_length(length))
-        self._append(Note(tuple(pitches), lengths[0] * factor * self.unit))
+        if pitches:
+            self._append(list(pitches.values()), lengths[0] * factor)
 
-    def _alter(self, line: tuple[str, int], written: int | None) -> int:
-        """Semitones by which the note on a line of the staff (step, octave) is altered."""
-        if written is not None:
-            self.accidentals[line] = written
-            return written
-        if line in self.tied:
-            return self.tied[line]
-        return self.accidentals.get(line, altered_by_key(line[0], self.fifths))
-
-    def _append(self, note: Note) -> None:
-        self.tied = {(p.step, p.octave): p.alter for p in note.pitches if p.tied}
-        inside = self.in_tuplet > 0
-        note = replace(
-            note,
-            length=note.length * self.broken,
-            tuplet=self.tuplet if inside else None,
-            joined=self.joined,
-        )
-        self.broken, self.joined = Fraction(1), True
-        self.in_tuplet -= inside
+    def _append(self, pitches: list[Pitch], length: Fraction) -> None:
+        self.tied = {(p.step, p.octave): p.alter for p in pitches if p.tied}
+        tuplet = self.tuplet if self.in_tuplet > 0 else None
+        note = Note(tuple(pitches), length * self.unit * self.broken, tuplet, self.joined)
         self.bars[-1].notes.append(note)
+        self.broken, self.joined = Fraction(1), True
+        self.in_tuplet -= 1
 
     def _tuplet(self, text: str) -> None:
         numbers = [int(part) if part else None for part in text[1:].split(":")]
         count, time_of, over = (*numbers, None, None)[:3]
         if not count:
             raise InputError(f"it has a tuplet of no notes, {text!r}.")
-        usual = _TIME_OF.get(count, 3 if self.compound else 2)
+        usual = _TIME_OF.get(count, 3 if self.metre in _COMPOUND else 2)
         number = self.tuplet.number + 1 if self.tuplet else 0
         self.tuplet = Tuplet(number, count, time_of or usual)
         self.in_tuplet = over or count
@@ -270,8 +254,7 @@ class _Reader:
             if letter == "K":
                 self.fifths = self.bars[-1].fifths = signature(content)
             else:
-                self.bars[-1].metre = _metre(content)
-                self.compound = content.replace(" ", "") in _COMPOUND
+                self.metre = self.bars[-1].metre = _metre(content)
 
     def _close(self, *, open_: bool) -> None:
         """Begin a new bar, or go on with an empty one and its changes of key and metre."""
@@ -313,8 +296,9 @@ def _length(text: str) -> Fraction:
 
 def _check_ties(bars: list[Bar]) -> None:
     """Leave ties only where the next note has the same pitch."""
-    notes = [(bar, i) for bar in bars for i in range(len(bar.notes))]
-    for (bar, i), after in zip(notes, [*notes[1:], None], strict=True):
-        goals = {pitch.midi for pitch in after[0].notes[after[1]].pitches} if after else set()
-        pitches = tuple(replace(p, tied=p.tied and p.midi in goals) for p in bar.notes[i].pitches)
-        bar.notes[i] = replace(bar.notes[i], pitches=pitches)
+    goals: set[int] = set()
+    for bar in reversed(bars):
+        for i, note in reversed(list(enumerate(bar.notes))):
+            pitches = tuple(replace(p, tied=p.tied and p.midi in goals) for p in note.pitches)
+            bar.notes[i] = replace(note, pitches=pitches)
+            goals = {pitch.midi for pitch in pitches}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from ccal.errors import InputError
 from ccal.music.score import Bar, Note, Score
@@ -36,16 +36,12 @@ def to_mei(score: Score) -> str:
             parts.append(f"<scoreDef{changes}/>")
         end = "end" if bar is score.bars[-1] else "invis" if bar.open else "single"
         layer = "".join(_groups(bar, number))
-        within = "".join(
-            f'<tie startid="#{start}" endid="#{end}"/>'
-            for i in range(number, number + len(bar.notes))
-            for start, end in ties.get(i, [])
-        )
+        behind = number + len(bar.notes)
         parts.append(
             f'<measure n="{measure + 1}" right="{end}"><staff n="1"><layer n="1">{layer}'
-            f"</layer></staff>{within}</measure>"
+            f"</layer></staff>{''.join(ties[number:behind])}</measure>"
         )
-        number += len(bar.notes)
+        number = behind
     return "".join(parts) + _FOOT
 
 
@@ -101,23 +97,16 @@ def _groups(bar: Bar, first: int) -> Iterator[str]:
 
 def _beams(notes: list[tuple[int, Note]]) -> Iterator[str]:
     """Numbered notes; short ones without space between them share a beam."""
-    run: list[str] = []
+    runs: list[list[str]] = []
+    after_short = False
     for number, note in notes:
         short = bool(note.pitches) and note.length < Fraction(1, 4)
-        if run and not (short and note.joined):
-            yield _beam(run)
-            run = []
-        text = "".join(_written(number, note))
-        if short:
-            run.append(text)
-        else:
-            yield text
-    if run:
-        yield _beam(run)
-
-
-def _beam(run: list[str]) -> str:
-    return run[0] if len(run) == 1 else f"<beam>{''.join(run)}</beam>"
+        if not (short and after_short and note.joined):
+            runs.append([])
+        runs[-1].append("".join(_written(number, note)))
+        after_short = short
+    for run in runs:
+        yield run[0] if len(run) == 1 else f"<beam>{''.join(run)}</beam>"
 
 
 def _written(number: int, note: Note) -> Iterator[str]:
@@ -143,19 +132,21 @@ def _written(number: int, note: Note) -> Iterator[str]:
             yield f'<chord xml:id="{name}"{how_long}>{"".join(heads)}</chord>'
 
 
-def _ties(score: Score) -> dict[int, list[tuple[str, str]]]:
-    """For each note the ids (from, to) of the heads that its ties join."""
-    ties: dict[int, list[tuple[str, str]]] = {}
+def _ties(score: Score) -> list[str]:
+    """For each note the ties that begin at its heads."""
+    ties = []
     notes = [note for _, note in score.notes()]
     for i, note in enumerate(notes):
-        found = ties.setdefault(i, [])
-        parts = len(parts_of(note.length))
+        names = [_name(i, part) for part in range(len(parts_of(note.length)))]
+        found = ""
         for j, pitch in enumerate(note.pitches):
-            for part in range(1, parts):
-                found.append((f"{_name(i, part - 1)}h{j}", f"{_name(i, part)}h{j}"))
+            heads = [f"{name}h{j}" for name in names]
             if pitch.tied:
                 goal = [other.midi for other in notes[i + 1].pitches].index(pitch.midi)
-                found.append((f"{_name(i, parts - 1)}h{j}", f"{_name(i + 1, 0)}h{goal}"))
+                heads.append(f"{_name(i + 1, 0)}h{goal}")
+            for start, end in pairwise(heads):
+                found += f'<tie startid="#{start}" endid="#{end}"/>'
+        ties.append(found)
     return ties
 
 

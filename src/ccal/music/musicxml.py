@@ -33,11 +33,12 @@ def read_musicxml(file: Path) -> Tune:
         )
     name = root.findtext("work/work-title") or root.findtext("movement-title") or file.stem
     name = " ".join(name.split()) or file.stem
+    voice = _Voice()
     try:
-        music = _Voice().music(part)
+        bars = [voice.bar(measure, first=not n) for n, measure in enumerate(part.iter("measure"))]
     except (ValueError, ZeroDivisionError, KeyError, IndexError) as error:
         raise InputError(f"{str(file)!r} is damaged ({type(error).__name__}: {error}).") from error
-    return Tune(f"X:1\nT:{name}\n{music}\n", name, file.name)
+    return Tune("\n".join(["X:1", f"T:{name}", *bars, ""]), name, file.name)
 
 
 class _Voice:
@@ -47,12 +48,8 @@ class _Voice:
         self.divisions, self.fifths, self.metre = 1, 0, "4/4"
         self.voice: str | None = None
 
-    def music(self, part: Element) -> str:
-        """Key, metre and bars as ABC, with a note length of 1/8 of a whole note."""
-        bars = [self._bar(measure, first=not n) for n, measure in enumerate(part.iter("measure"))]
-        return "\n".join(bars)
-
-    def _bar(self, measure: Element, first: bool) -> str:
+    def bar(self, measure: Element, first: bool) -> str:
+        """A bar as ABC, with its metre and key if they are new; lengths are in eighths."""
         before = (self.fifths, self.metre)
         signs: dict[tuple[str, int], int] = {}
         notes: list[str] = []
@@ -82,14 +79,23 @@ class _Voice:
         elsewhere = voice != self.voice or (note.findtext("staff") or "1") != "1"
         if elsewhere or note.find("grace") is not None:
             return
-        text = self._head(note, signs)
+        actual, normal = (
+            int(note.findtext(f"time-modification/{kind}-notes") or 1)
+            for kind in ("actual", "normal")
+        )
+        eighths = Fraction(int(note.findtext("duration") or ""), self.divisions) * 2
+        # A note of a tuplet sounds for a part of its written length.
+        written = eighths * actual / normal
+        length = "" if written == 1 else f"{written.numerator}/{written.denominator}"
+        text = self._head(note, length, signs)
         if note.find("chord") is not None and notes and not notes[-1].startswith("z"):
             notes[-1] = _with(notes[-1], text)
-            return
-        notes.append(self._tuplet(note) + text)
+        elif any(t.get("type") == "start" for t in note.iter("tuplet")):
+            notes.append(f"({actual}:{normal}:{actual}{text}")
+        else:
+            notes.append(text)
 
-    def _head(self, note: Element, signs: dict[tuple[str, int], int]) -> str:
-        length = self._length(note)
+    def _head(self, note: Element, length: str, signs: dict[tuple[str, int], int]) -> str:
         pitch = note.find("pitch")
         if pitch is None:
             return f"z{length}"
@@ -101,28 +107,6 @@ class _Voice:
             sign, signs[step, octave] = _SIGNS[alter], alter
         tie = "-" if any(t.get("type") == "start" for t in note.iter("tie")) else ""
         return f"{sign}{letter}{length}{tie}"
-
-    def _length(self, note: Element) -> str:
-        """The written length in eighths; a note of a tuplet sounds for a part of it."""
-        eighths = Fraction(int(note.findtext("duration") or ""), self.divisions) * 2
-        actual, normal = _modification(note)
-        written = eighths * actual / normal
-        return "" if written == 1 else f"{written.numerator}/{written.denominator}"
-
-    def _tuplet(self, note: Element) -> str:
-        """The sign before the first note of a tuplet."""
-        if not any(t.get("type") == "start" for t in note.iter("tuplet")):
-            return ""
-        actual, normal = _modification(note)
-        return f"({actual}:{normal}:{actual}"
-
-
-def _modification(note: Element) -> tuple[int, int]:
-    """The number of notes of a tuplet, and in the time of how many; (1, 1) outside of tuplets."""
-    actual, normal = (
-        int(note.findtext(f"time-modification/{name}-notes") or 1) for name in ("actual", "normal")
-    )
-    return actual, normal
 
 
 def _with(stem: str, head: str) -> str:
@@ -143,10 +127,8 @@ def _root(file: Path) -> Element:
             content = _unpacked(content)
         # Entities could make a small file fill the memory, and no score has them.
         if b"<!ENTITY" in content:
-            raise InputError(f"{str(file)!r} declares XML entities, which are not read.")
+            raise ValueError("it declares XML entities, which are not read")
         return ElementTree.fromstring(content)
-    except InputError:
-        raise
     except (OSError, ElementTree.ParseError, zipfile.BadZipFile, KeyError, ValueError) as error:
         raise InputError(f"{str(file)!r} cannot be read as MusicXML ({error}).") from error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 _SEMITONES = {"c": 0, "d": 2, "e": 4, "f": 5, "g": 7, "a": 9, "b": 11}
@@ -110,16 +110,12 @@ class Score:
         result: list[Sounding] = []
         held: dict[int, int] = {}
         for start, note in self.notes():
-            length = note.quarters
             still: dict[int, int] = {}
             for pitch in note.pitches:
-                row = held.get(pitch.midi)
-                if row is None:
-                    row = len(result)
-                    result.append(Sounding(start, length, pitch.midi))
-                else:
-                    before = result[row]
-                    result[row] = Sounding(before.start, before.length + length, pitch.midi)
+                row = held.get(pitch.midi, len(result))
+                if row == len(result):
+                    result.append(Sounding(start, Fraction(0), pitch.midi))
+                result[row] = replace(result[row], length=result[row].length + note.quarters)
                 if pitch.tied:
                     still[pitch.midi] = row
             held = still

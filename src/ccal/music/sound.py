@@ -40,10 +40,7 @@ def default_sound_font() -> Path:
 
 
 def onset_seconds(score: Score, *, tempo: float = 120.0) -> NDArray[np.float64]:
-    """When each onset of `Score.attacks` is heard, in seconds; `tempo` in quarter notes a minute.
-
-    Notes that a tie only prolongs have no onset.
-    """
+    """Seconds of the onsets of `Score.attacks`; `tempo` is in quarter notes a minute."""
     return np.array([float(start) for start, _ in score.attacks()]) * 60.0 / tempo
 
 
@@ -68,11 +65,7 @@ def synthesise(
 
 def sound_font_digest(sound_font: str | None) -> str:
     """A hash of the sound font's content."""
-    return _digest(_path(sound_font))
-
-
-@lru_cache(maxsize=8)
-def _digest(path: str) -> str:
+    path = _path(sound_font)
     _load(path)
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 

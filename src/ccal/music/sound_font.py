@@ -32,16 +32,8 @@ _HEADER = np.dtype(
 _INST = np.dtype([("name", "S20"), ("bag", "<u2")])
 _BAG = np.dtype([("gen", "<u2"), ("mod", "<u2")])
 _GEN = np.dtype([("oper", "<u2"), ("amount", "<i2")])
-_SHDR = np.dtype(
-    [
-        ("name", "S20"),
-        *((name, "<u4") for name in ("start", "end", "loop", "loop_end", "rate")),
-        ("pitch", "u1"),
-        ("correction", "i1"),
-        ("link", "<u2"),
-        ("type", "<u2"),
-    ]
-)
+_NUMBERS = [(name, "<u4") for name in ("start", "end", "loop", "loop_end", "rate")]
+_SHDR = np.dtype([("name", "S20"), *_NUMBERS, ("pitch", "u1"), ("correction", "i1"), ("_", "V4")])
 _TABLES: dict[str, np.dtype[Any]] = {"phdr": _HEADER, "pbag": _BAG, "pgen": _GEN, "inst": _INST}
 _TABLES |= {"ibag": _BAG, "igen": _GEN, "shdr": _SHDR, "smpl": np.dtype("<i2")}
 
@@ -83,50 +75,50 @@ class SoundFont:
         missing = sorted(_TABLES.keys() - found.keys())
         if missing:
             raise InputError(f"the sound font {str(self.path)!r} lacks {', '.join(missing)}.")
-        tables = {
+        self._tables = {
             name: np.frombuffer(found[name], dtype, count=len(found[name]) // dtype.itemsize)
             for name, dtype in _TABLES.items()
         }
-        self._presets, self._instruments = tables["phdr"], tables["inst"]
-        self._bags = {"preset": tables["pbag"], "instrument": tables["ibag"]}
-        self._generators = {"preset": tables["pgen"], "instrument": tables["igen"]}
-        self._headers, self._samples = tables["shdr"], tables["smpl"]
 
     def voices(self, program: int, key: int, velocity: int) -> list[Voice]:
         """The samples that sound when a key (MIDI) of the instrument `program` is struck."""
-        chosen = (self._presets["preset"] == program) & (self._presets["bank"] == 0)
+        presets, instruments = self._tables["phdr"], self._tables["inst"]
+        chosen = (presets["preset"] == program) & (presets["bank"] == 0)
         # The last entry of each table only ends it.
         numbers = np.flatnonzero(chosen[:-1])
         if len(numbers) == 0:
             raise InputError(f"the sound font {str(self.path)!r} has no instrument {program}.")
         voices = []
-        for preset in self._zones("preset", self._presets["bag"], int(numbers[0]), _INSTRUMENT):
-            if not _within(preset, key, velocity):
-                continue
-            bags, instrument = self._instruments["bag"], preset[_INSTRUMENT]
-            for zone in self._zones("instrument", bags, instrument, _SAMPLE):
-                if _within(zone, key, velocity):
-                    own = _DEFAULTS | zone
-                    added = {o: own.get(o, 0) + a for o, a in preset.items() if o not in _NOT_ADDED}
-                    voices.append(self._voice(own | added, key, velocity))
+        preset_bags = presets["bag"][int(numbers[0]) :]
+        for preset in self._zones("p", preset_bags, _INSTRUMENT, key, velocity):
+            own_bags = instruments["bag"][preset[_INSTRUMENT] :]
+            for zone in self._zones("i", own_bags, _SAMPLE, key, velocity):
+                own = _DEFAULTS | zone
+                added = {o: own.get(o, 0) + a for o, a in preset.items() if o not in _NOT_ADDED}
+                voices.append(self._voice(own | added, key, velocity))
         return voices
 
-    def _zones(self, kind: str, bags: NDArray[np.uint16], number: int, ends_in: int) -> list[_Zone]:
-        """The zones of a preset or instrument, each with the values of the first, global one."""
-        generators, limits = self._generators[kind], self._bags[kind]["gen"]
+    def _zones(
+        self, kind: str, bags: NDArray[np.uint16], ends_in: int, key: int, velocity: int
+    ) -> list[_Zone]:
+        """The zones for a key of the first preset ("p") or instrument ("i") that `bags` begin with.
+
+        Each has the values of the first, global one.
+        """
+        generators, limits = self._tables[f"{kind}gen"], self._tables[f"{kind}bag"]["gen"]
         common: _Zone = {}
         zones: list[_Zone] = []
-        for bag in range(int(bags[number]), int(bags[number + 1])):
+        for bag in range(int(bags[0]), int(bags[1])):
             rows = generators[int(limits[bag]) : int(limits[bag + 1])]
             zone = dict(zip(rows["oper"].tolist(), rows["amount"].tolist(), strict=True))
             if ends_in in zone:
                 zones.append(common | zone)
             elif not zones:
                 common = zone
-        return zones
+        return [zone for zone in zones if _within(zone, key, velocity)]
 
     def _voice(self, zone: _Zone, key: int, velocity: int) -> Voice:
-        header = self._headers[zone[_SAMPLE]]
+        header = self._tables["shdr"][zone[_SAMPLE]]
         root = zone[_ROOT] if 0 <= zone[_ROOT] <= 127 else int(header["pitch"])
         cents = zone[_SCALE] * (key - root) + 100 * zone.get(_COARSE, 0) + zone.get(_FINE, 0)
         cents += int(header["correction"])
@@ -134,7 +126,7 @@ class SoundFont:
         loop = (int(header["loop"]) - start, int(header["loop_end"]) - start)
         looped = zone.get(_LOOPS, 0) in (1, 3) and 0 <= loop[0] < loop[1]
         return Voice(
-            samples=self._samples[start : int(header["end"])],
+            samples=self._tables["smpl"][start : int(header["end"])],
             speed=float(header["rate"]) * 2 ** (cents / 1200),
             loop=loop if looped else None,
             # Players apply 0.4 of the attenuation, and fonts are made for that.

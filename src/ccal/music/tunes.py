@@ -112,14 +112,13 @@ def melody_groups(melodies: Sequence[tuple[NDArray[np.integer], NDArray[np.integ
     shared: Counter[tuple[int, int]] = Counter()
     for numbers in having.values():
         shared.update(combinations(numbers, 2))
-    leader = list(range(len(runs)))
+    # The first melody of the group of each.
+    leader = np.arange(len(runs))
     for (one, other), count in shared.items():
         if count >= _SHARED * min(len(runs[one]), len(runs[other])):
-            first, second = sorted((_find(leader, one), _find(leader, other)))
-            leader[second] = first
-    leaders = [_find(leader, number) for number in range(len(runs))]
-    group_of = {leader: group for group, leader in enumerate(sorted(set(leaders)))}
-    return [group_of[leader] for leader in leaders]
+            first, second = sorted((leader[one], leader[other]))
+            leader[leader == second] = first
+    return list(np.unique(leader, return_inverse=True)[1].tolist())
 
 
 def _runs(
@@ -134,14 +133,6 @@ def _runs(
     if len(steps) <= _LENGTH:
         return {tuple(steps)}
     return {tuple(steps[i : i + _LENGTH]) for i in range(len(steps) - _LENGTH + 1)}
-
-
-def _find(leader: list[int], number: int) -> int:
-    """The first of a group (union-find)."""
-    while leader[number] != number:
-        leader[number] = leader[leader[number]]
-        number = leader[number]
-    return number
 
 
 def split_tunes_by_melody(
