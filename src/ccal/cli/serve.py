@@ -149,10 +149,8 @@ def command(
 
 def _collection(location: str | None, model: Path | None, root: Path | None) -> Collection:
     """The collection at a location, or of the tunes that come with ccal."""
-    if location is None:
-        return _own_tunes(model)
-    if any((Path(location) / name).is_file() for name in (_LIBRARY, _STORE)):
-        return _tunes(Path(location), model)
+    if location is None or any((Path(location) / name).is_file() for name in (_LIBRARY, _STORE)):
+        return _tunes(location, model)
     from ccal.retrieval import Index
     from ccal.retrieval.models import bound_model
     from ccal.serve import IndexCollection
@@ -167,29 +165,25 @@ def _collection(location: str | None, model: Path | None, root: Path | None) -> 
         raise
 
 
-def _tunes(location: Path, run: Path | None) -> Collection:
-    """A library of tunes; that of a store of tunes is built if it is missing."""
+def _tunes(location: str | None, run: Path | None) -> Collection:
+    """A library of tunes; that of a store of tunes is built if it is missing.
+
+    The tunes that come with ccal are rendered and embedded by a thread the first time.
+    """
     from ccal.music import SheetAudioStore, TuneLibrary
-    from ccal.music.default import default_model, library_of
-    from ccal.runs import load_model
-    from ccal.serve.tune_collection import TuneCollection
-
-    model = load_model(run) if run else default_model()
-    if (location / _LIBRARY).is_file():
-        library = TuneLibrary.open(location, model)
-    else:
-        library = library_of(SheetAudioStore(location), model, progress=counting("embedding tunes"))
-    return TuneCollection(library, model, title=_title(str(location)), model_folder=run)
-
-
-def _own_tunes(run: Path | None) -> Collection:
-    """The tunes that come with ccal; the first time a thread renders and embeds them."""
-    from ccal.music.default import default_folder, default_library, default_model
+    from ccal.music.default import default_folder, default_library, default_model, library_of
     from ccal.runs import load_model
     from ccal.serve.collection import PendingCollection, Report
     from ccal.serve.tune_collection import TuneCollection
 
     model = load_model(run) if run else default_model()
+    if location is not None:
+        if (Path(location) / _LIBRARY).is_file():
+            library = TuneLibrary.open(location, model)
+        else:
+            progress = counting("embedding tunes")
+            library = library_of(SheetAudioStore(location), model, progress=progress)
+        return TuneCollection(library, model, title=_title(location), model_folder=run)
     if not (default_folder() / _STORE).is_file():
         note(
             "The first time, the tunes are rendered and embedded, which takes some minutes; the "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -87,40 +88,31 @@ def _describe_limits(schema: dict[str, Any], limits: Limits, has_token: bool) ->
                 if parameter["name"] in ("k", "limit"):
                     parameter["schema"]["maximum"] = limits.k
     if has_token:
-        schemes = {"token": {"type": "http", "scheme": "bearer"}}
-        schema["components"]["securitySchemes"] = schemes
+        scheme = {"type": "http", "scheme": "bearer"}
+        schema["components"]["securitySchemes"] = {"token": scheme}
         schema["security"] = [{"token": []}]
 
 
 def listen(host: str, port: int) -> socket.socket:
     """A socket bound to an address; port 0 takes any free port."""
     try:
-        family, kind, protocol, _, place = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
+        known = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (socket.gaierror, OverflowError, UnicodeError) as error:
         raise InputError(f"{host} is no address to listen on ({error}).") from error
-    listener = socket.socket(family, kind, protocol)
+    family, _, _, _, place = known[0]
+    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
     try:
-        # After a server has stopped, its address is otherwise taken for a minute.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(place)
-        listener.listen()
+        return socket.create_server(place, family=family, dualstack_ipv6=both)
     except OSError as error:
-        listener.close()
-        raise InputError(_reason(error, host, port)) from error
-    return listener
-
-
-def _reason(error: OSError, host: str, port: int) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return (
-            f"Port {port} of {host} is taken; perhaps a server runs there already. Choose another "
-            "with --port, or --port 0 for any that is free."
-        )
-    if error.errno in (errno.EACCES, errno.EPERM):
-        return f"Port {port} needs the rights of an administrator; choose one from 1024 up."
-    return f"Cannot listen on port {port} of {host}: {error.strerror}."
+        reason = f"Cannot listen on port {port} of {host}: {os.strerror(error.errno or 0)}."
+        if error.errno == errno.EADDRINUSE:
+            reason = (
+                f"Port {port} of {host} is taken; perhaps a server runs there already. Choose "
+                "another with --port, or --port 0 for any that is free."
+            )
+        elif error.errno in (errno.EACCES, errno.EPERM):
+            reason = f"Port {port} needs the rights of an administrator; choose one from 1024 up."
+        raise InputError(reason) from error
 
 
 def address(listener: socket.socket) -> str:

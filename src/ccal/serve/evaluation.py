@@ -9,6 +9,7 @@ from typing import Any
 
 from ccal.errors import InputError
 from ccal.runs import Run
+from ccal.serve.collection import UnknownItemError
 
 _PLOTS = {
     "ranks": (
@@ -27,6 +28,7 @@ _PLOTS = {
     ),
 }
 _WAYS, _ABOUT = ("x_to_y", "y_to_x"), ("name", "queries", "candidates")
+_ADDRESS = "/api/evaluation"
 _TYPES = {"svg": "image/svg+xml", "png": "image/png"}
 
 
@@ -38,7 +40,7 @@ class Evaluation:
     measures: dict[str, Any]
 
     def as_dict(self) -> dict[str, Any]:
-        """Measures of both directions, facts, and the plots that exist."""
+        """Measures of both directions, facts, and addresses of the plots that exist."""
         known = self.measures
         return {
             "part": known.get("part"),
@@ -48,28 +50,24 @@ class Evaluation:
             "warnings": known.get("warnings", []),
             "plots": [
                 {"name": name, "caption": caption, "alt": alternative}
+                | {type: f"{_ADDRESS}/plot?name={name}&type={type}" for type in _TYPES}
                 for name, (caption, alternative) in _PLOTS.items()
                 if self._plot(name, "svg").is_file()
             ],
-            "report": (self.folder / "report.html").is_file(),
+            "report": f"{_ADDRESS}/report" if (self.folder / "report.html").is_file() else None,
         }
 
-    def plot(self, name: str, kind: str, dark: bool) -> tuple[bytes, str] | None:
-        """A plot as SVG or PNG with its type, or None."""
+    def plot(self, name: str, kind: str, dark: bool) -> tuple[bytes, str]:
+        """A plot as SVG or PNG with its type, or `UnknownItemError`."""
+        missing = "There is no such plot."
         if name not in _PLOTS or kind not in _TYPES:
-            return None
-        try:
-            content = self._plot(name, kind).read_bytes()
-        except OSError:
-            return None
+            raise UnknownItemError(missing)
+        content = _read(self._plot(name, kind), missing)
         return (_darkened(content) if dark and kind == "svg" else content), _TYPES[kind]
 
-    def report(self) -> bytes | None:
-        """The report of the run, or None."""
-        try:
-            return (self.folder / "report.html").read_bytes()
-        except OSError:
-            return None
+    def report(self) -> bytes:
+        """The report of the run, or `UnknownItemError`."""
+        return _read(self.folder / "report.html", "The run has no report.")
 
     def _plot(self, name: str, kind: str) -> Path:
         return self.folder / "plots" / f"{name}.{kind}"
@@ -85,6 +83,13 @@ def find_run(model_folder: str | Path | None) -> Evaluation | None:
         except InputError:
             continue
     return None
+
+
+def _read(file: Path, missing: str) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise UnknownItemError(missing) from error
 
 
 def _direction(found: dict[str, Any]) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping
+from functools import lru_cache, partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -22,29 +22,22 @@ class Metrics:
 
     def __init__(self) -> None:
         own = self._registry = CollectorRegistry()
-
-        def histogram(name: str, text: str, bounds: Sequence[float], *labels: str) -> Histogram:
-            return Histogram(name, text, labels, buckets=bounds, registry=own)
-
-        def gauge(name: str, text: str, *labels: str) -> Gauge:
-            return Gauge(name, text, labels, registry=own)
-
-        labels = ("method", "route", "status")
-        text = "Requests that were answered."
+        seconds = partial(Histogram, buckets=_SECONDS, registry=own)
+        gauge = partial(Gauge, registry=own)
+        text, labels = "Requests that were answered.", ("method", "route", "status")
         self._requests = Counter("ccal_requests_total", text, labels, registry=own)
         text = "Time to the end of the answer."
-        self._seconds = histogram("ccal_request_seconds", text, _SECONDS, "route")
+        self._seconds = seconds("ccal_request_seconds", text, ["route"])
         text = "Queries that went through the towers together."
-        self._batches = histogram("ccal_batch_queries", text, _SIZES)
-        text = "Time to embed and search a batch."
-        self._batch_seconds = histogram("ccal_batch_seconds", text, _SECONDS)
+        self._batches = Histogram("ccal_batch_queries", text, buckets=_SIZES, registry=own)
+        self._batch_seconds = seconds("ccal_batch_seconds", "Time to embed and search a batch.")
         # The library takes longer to look a series up than to count.
         self._series = lru_cache(maxsize=256)(
             lambda *labels: (self._requests.labels(*labels), self._seconds.labels(labels[1]))
         )
         self.running = gauge("ccal_requests_running", "Requests that are being answered.")
         self._waiting = gauge("ccal_queries_waiting", "Queries that wait for a batch.")
-        self._items = gauge("ccal_items", "Items of the collection.", "modality")
+        self._items = gauge("ccal_items", "Items of the collection.", ["modality"])
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count an answered request; `route` is a pattern, so that there are few of them."""

@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from ccal.errors import CcalError, InputError
 from ccal.retrieval import DamagedIndexError, OtherModelError
+from ccal.serve.batching import BusyError
 from ccal.serve.collection import CutShortError, NotReadyError, UnknownItemError
 
 PROBLEM = "application/problem+json"
@@ -26,18 +27,14 @@ _log = logging.getLogger("ccal.serve")
 
 
 class ProblemError(Exception):
-    """An answer that says why there is no result."""
+    """An answer that says why there is no result; `more` are further members of its JSON."""
 
     def __init__(
-        self,
-        status: int,
-        detail: str,
-        headers: Mapping[str, str] | None = None,
-        more: Mapping[str, int] | None = None,
+        self, status: int, detail: str, headers: Mapping[str, str] | None = None, **more: int
     ) -> None:
         super().__init__(detail)
         self.status, self.detail = status, detail
-        self.headers, self.more = dict(headers or {}), dict(more or {})
+        self.headers, self.more = dict(headers or {}), more
 
     def body(self) -> bytes:
         """The answer as JSON.
@@ -70,21 +67,22 @@ def problem_of(error: Exception) -> ProblemError:
     if isinstance(error, HTTPException):
         detail = _FRAMEWORK.get(error.status_code, str(error.detail))
         return ProblemError(error.status_code, detail, error.headers)
-    if isinstance(error, UnknownItemError):
-        return ProblemError(404, str(error))
     if is_users_error(error):
-        return ProblemError(422, str(error))
+        return ProblemError(404 if isinstance(error, UnknownItemError) else 422, str(error))
+    if isinstance(error, BusyError):
+        return ProblemError(503, str(error), {"Retry-After": "1"})
     if isinstance(error, NotReadyError):
-        more = {"done": error.done, "total": error.total}
-        return ProblemError(503, str(error), {"Retry-After": "1"}, more)
+        soon = {"Retry-After": "1"}
+        return ProblemError(503, str(error), soon, done=error.done, total=error.total)
     if isinstance(error, CcalError):
         _log.error("%s", error)
         if isinstance(error, CutShortError):
             return ProblemError(503, str(error))
         # The index is damaged, locked, or has another model by now. The message may have paths.
         reason = "is damaged" if isinstance(error, DamagedIndexError) else "cannot be searched"
-        said = f"The collection {reason} at the moment; the server's log says more."
-        return ProblemError(503, said)
+        return ProblemError(
+            503, f"The collection {reason} at the moment; the server's log says more."
+        )
     return ProblemError(500, "Something went wrong here; the server's log says more.")
 
 
@@ -101,10 +99,8 @@ async def _answer(_: Request, error: Exception) -> Response:
 
 def _faults(error: Any) -> str:
     """Where and what, without the value: it may be huge, or something that JSON cannot express."""
-    return (
-        "; ".join(
-            f"{'.'.join(map(str, fault['loc'][1:])) or 'the request'}: {fault['msg']}"
-            for fault in error.errors()[:5]
-        )
-        + "."
-    )
+    faults = []
+    for fault in error.errors()[:5]:
+        where = ".".join(map(str, fault["loc"][1:])) or "the request"
+        faults.append(f"{where}: {fault['msg']}")
+    return "; ".join(faults) + "."

@@ -112,12 +112,7 @@ def _add_evaluation(app: FastAPI, service: Service) -> None:
     @app.get("/api/evaluation", **described("evaluation", schemas.EvaluationAnswer, 404))
     async def evaluation() -> Response:
         """Measures of the model on held-out pairs."""
-        content = known().as_dict()
-        for plot in content["plots"]:
-            for type in ("svg", "png"):
-                plot[type] = f"/api/evaluation/plot?name={plot['name']}&type={type}"
-        content["report"] = "/api/evaluation/report" if content["report"] else None
-        return json_response(content)
+        return json_response(known().as_dict())
 
     def file_of(types: dict[str, Any]) -> dict[str, Any]:
         found = {200: {"content": types, "description": "The file."}, **documented(404)}
@@ -126,17 +121,12 @@ def _add_evaluation(app: FastAPI, service: Service) -> None:
     @app.get("/api/evaluation/plot", **file_of({"image/svg+xml": {}, "image/png": {}}))
     async def plot(name: Plain, type: Plain = "svg", theme: Plain = "light") -> Response:
         """A plot, as svg or png; svg also for a dark page."""
-        found = await service.read(known().plot, name, type, theme == "dark")
-        if found is None:
-            raise ProblemError(404, "There is no such plot.")
-        return _sandboxed(*found)
+        return _sandboxed(*await service.read(known().plot, name, type, theme == "dark"))
 
     @app.get("/api/evaluation/report", **file_of({"text/html": {}}))
     async def report() -> Response:
         """The whole report of the run, as a page without scripts."""
         content = await service.read(known().report)
-        if content is None:
-            raise ProblemError(404, "The run has no report.")
         return _sandboxed(content, "text/html; charset=utf-8", "; img-src data:")
 
 

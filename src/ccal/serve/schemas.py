@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
@@ -19,41 +20,28 @@ def _plain(text: str) -> str:
 
 Plain = Annotated[str, AfterValidator(_plain)]
 
-_WORD: dict[str, JsonValue] = {"word": "dogs", "start": 4, "end": 8, "known": True, "weight": 0.21}
-_MEDIA: dict[str, JsonValue] = {
-    "image": "/media/image?id=photos%2F1.jpg",
-    "thumbnail": "/media/thumbnail?id=photos%2F1.jpg",
-    "audio": None,
-    "staff": None,
-}
-_RESULT: dict[str, JsonValue] = {
-    "id": "photos/1.jpg",
-    "modality": "image",
-    "kind": "image",
-    "score": 0.4213,
-    "title": "1.jpg",
-    "text": None,
-    "metadata": {"year": 1999},
-    "media": _MEDIA,
-    "why": None,
-    "place": None,
-}
+# Examples for the description.
 _TEXT = "two dogs in the snow"
-_QUERY: dict[str, JsonValue] = {
-    "kind": "text",
-    "modality": "text",
-    "text": _TEXT,
-    "words": [_WORD],
-    "item": None,
-}
 _BUS: dict[str, JsonValue] = {"to": "image", "where": {"year": {">=": 1990}}}
-_UNKNOWN: JsonValue = "None of these words is known to the model; try others."
+_RESULT = json.loads(
+    """{"id": "photos/1.jpg", "modality": "image", "kind": "image", "score": 0.4213,
+    "title": "1.jpg", "text": null, "metadata": {"year": 1999}, "media": {
+    "image": "/media/image?id=photos%2F1.jpg", "thumbnail": "/media/thumbnail?id=photos%2F1.jpg",
+    "audio": null, "staff": null}, "why": null, "place": null}"""
+)
+_QUERY = json.loads(
+    """{"kind": "text", "modality": "text", "text": "two dogs in the snow", "words": [
+    {"word": "dogs", "start": 4, "end": 8, "known": true, "weight": 0.21}], "item": null}"""
+)
+_UNKNOWN = "None of these words is known to the model; try others."
+_FOUND: list[JsonValue] = [
+    {"text": _TEXT, "results": [_RESULT], "problem": None},
+    {"text": "xyzzy", "results": [], "problem": _UNKNOWN},
+]
 
 
-def _examples(*examples: JsonValue, strict: bool = False) -> ConfigDict:
-    """The configuration of a model with examples; a strict one refuses unknown fields."""
-    extra: dict[str, JsonValue] = {"examples": list(examples)}
-    return ConfigDict(json_schema_extra=extra, extra="forbid" if strict else None)
+def _examples(*examples: JsonValue) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"examples": list(examples)})
 
 
 class Problem(BaseModel):
@@ -69,11 +57,9 @@ class Problem(BaseModel):
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Problems of a route, for its description."""
-    content = {"application/problem+json": {"schema": Problem.model_json_schema()}}
-    return {
-        status: {"description": "A problem.", "content": content}
-        for status in (*statuses, 422, 503)
-    }
+    said = {"application/problem+json": {"schema": Problem.model_json_schema()}}
+    every = (*statuses, 422, 503)
+    return {status: {"description": "A problem.", "content": said} for status in every}
 
 
 def described(tag: str, answer: type[BaseModel], *statuses: int) -> dict[str, Any]:
@@ -81,13 +67,16 @@ def described(tag: str, answer: type[BaseModel], *statuses: int) -> dict[str, An
     return {"tags": [tag], "response_model": answer, "responses": documented(*statuses)}
 
 
-def body_of(type: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """The body of a request, for the description of its route."""
-    return {"requestBody": {"required": True, "content": {type: {"schema": schema}}}}
+def takes(type: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """The description of a route that reads the body of a request itself."""
+    body = {"required": True, "content": {type: {"schema": schema}}}
+    return {"openapi_extra": {"requestBody": body}}
 
 
 class _Options(BaseModel):
     """What queries in words have in common."""
+
+    model_config = ConfigDict(extra="forbid")
 
     k: int = Field(10, ge=1, description="Number of results of each query.")
     to: Plain | None = Field(None, description="Modality to search in; the other one by default.")
@@ -99,7 +88,7 @@ class _Options(BaseModel):
 class SearchRequest(_Options):
     """A query in words."""
 
-    model_config = _examples({"text": _TEXT, "k": 5}, {"text": "a red bus", **_BUS}, strict=True)
+    model_config = _examples({"text": _TEXT, "k": 5}, {"text": "a red bus", **_BUS})
 
     text: Plain = Field(min_length=1, description="What to look for.")
     explain: bool = Field(False, description="Say why each result matches.")
@@ -109,7 +98,7 @@ class BatchRequest(_Options):
     """Many queries in words, with the same options."""
 
     model_config = _examples(
-        {"texts": [_TEXT, "a red bus"], "k": 5}, {"texts": ["a red bus"], **_BUS}, strict=True
+        {"texts": [_TEXT, "a red bus"], "k": 5}, {"texts": ["a red bus"], **_BUS}
     )
 
     texts: list[Annotated[Plain, Field(min_length=1)]] = Field(
@@ -217,16 +206,7 @@ class Found(BaseModel):
 class BatchAnswer(BaseModel):
     """Answers in the order of the queries, each with the best result first."""
 
-    model_config = _examples(
-        {
-            "within": "image",
-            "took_ms": 5.1,
-            "answers": [
-                {"text": _TEXT, "results": [_RESULT], "problem": None},
-                {"text": "xyzzy", "results": [], "problem": _UNKNOWN},
-            ],
-        }
-    )
+    model_config = _examples({"within": "image", "took_ms": 5.1, "answers": _FOUND})
 
     within: str
     took_ms: float

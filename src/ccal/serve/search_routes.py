@@ -7,7 +7,6 @@ layers and whose way to read a body take as long as a search of a small index.
 # FastAPI reads the annotations of the routes, so that they cannot be strings here.
 import json
 import time
-from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
 from fastapi import FastAPI, Request
@@ -23,7 +22,7 @@ from ccal.serve import schemas
 from ccal.serve.collection import Query
 from ccal.serve.guard import BATCH, UPLOAD
 from ccal.serve.problems import ProblemError
-from ccal.serve.schemas import Plain, body_of, described
+from ccal.serve.schemas import Plain, described, takes
 from ccal.serve.service import Service, answer_text, answers_text, text_response
 
 WORDS = "/api/search"
@@ -37,7 +36,6 @@ Where = Annotated[
 Explain = Annotated[bool, Parameter(description="Say why each result matches.")]
 Kind = Annotated[Plain | None, Parameter(description="Kind of query, if the file fits several.")]
 Asked = TypeVar("Asked", bound=BaseModel)
-Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 
 def add_search_routes(app: FastAPI, service: Service) -> None:
@@ -52,7 +50,9 @@ def add_search_routes(app: FastAPI, service: Service) -> None:
         answer = await service.search(query)
         return text_response(answer_text(answer, time.perf_counter() - started))
 
-    @_post(app, WORDS, schemas.SearchRequest, schemas.SearchAnswer)
+    takes_json = takes("application/json", schemas.SearchRequest.model_json_schema())
+
+    @app.post(WORDS, **described("search", schemas.SearchAnswer, 413), **takes_json)
     async def search(request: Request) -> Response:
         """Search by words."""
         started = time.perf_counter()
@@ -61,7 +61,9 @@ def add_search_routes(app: FastAPI, service: Service) -> None:
         query = Query("text", asked.text, asked.to, asked.k, asked.where, asked.explain)
         return await answered(query, started)
 
-    @_post(app, BATCH, schemas.BatchRequest, schemas.BatchAnswer)
+    takes_json = takes("application/json", schemas.BatchRequest.model_json_schema())
+
+    @app.post(BATCH, **described("search", schemas.BatchAnswer, 413), **takes_json)
     async def search_many(request: Request) -> Response:
         """Search by many queries in words at once, each with its own results.
 
@@ -71,22 +73,18 @@ def add_search_routes(app: FastAPI, service: Service) -> None:
         started = time.perf_counter()
         asked = _parsed(schemas.BatchRequest, await _body(request))
         if len(asked.texts) > limits.queries:
-            raise ProblemError(
-                413,
-                f"The request has {len(asked.texts):,} texts; {limits.queries:,} or fewer are "
-                "answered at once.",
-            )
+            given, most = len(asked.texts), limits.queries
+            said = f"The request has {given:,} texts; {most:,} or fewer are answered at once."
+            raise ProblemError(413, said)
         for text in asked.texts:
             check_length(text)
         queries = [Query("text", text, asked.to, asked.k, asked.where) for text in asked.texts]
         answers = await service.search_many(queries)
         return text_response(answers_text(asked.texts, answers, time.perf_counter() - started))
 
-    @app.post(
-        UPLOAD,
-        **described("search", schemas.SearchAnswer, 408, 413, 415),
-        openapi_extra=body_of("application/octet-stream", {"type": "string", "format": "binary"}),
-    )
+    takes_file = takes("application/octet-stream", {"type": "string", "format": "binary"})
+
+    @app.post(UPLOAD, **described("search", schemas.SearchAnswer, 408, 413, 415), **takes_file)
     async def search_file(
         request: Request,
         k: K = 10,
@@ -136,17 +134,6 @@ class FastPath:
         scope["route"] = route
         response = await route.endpoint(Request(scope, receive))
         await response(scope, receive, send)
-
-
-def _post(
-    app: FastAPI, path: str, asked: type[BaseModel], answer: type[BaseModel]
-) -> Callable[[Endpoint], Endpoint]:
-    """A POST route that is described as if the framework read its body."""
-    return app.post(
-        path,
-        **described("search", answer, 413),
-        openapi_extra=body_of("application/json", asked.model_json_schema()),
-    )
 
 
 async def _body(request: Request) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -11,7 +12,7 @@ from anyio.to_thread import run_sync
 from starlette.responses import Response
 
 from ccal.errors import InputError
-from ccal.serve.batching import Batcher, BusyError
+from ccal.serve.batching import Batcher
 from ccal.serve.collection import Answer, Collection, Entry, Query, encode
 from ccal.serve.guard import Limits
 from ccal.serve.metrics import Metrics
@@ -46,7 +47,7 @@ class Service:
         """Call a function that reads files or the index in a thread, a few at a time."""
         if self._readers is None:  # a limiter belongs to the event loop it is made in
             self._readers = CapacityLimiter(_READERS)
-        return await run_sync(lambda: function(*arguments), limiter=self._readers)
+        return await run_sync(function, *arguments, limiter=self._readers)
 
     async def search(self, query: Query) -> Answer:
         """The answer to a query, in one batch with other requests."""
@@ -54,7 +55,7 @@ class Service:
         resolve = self.collection.resolve
         # An item is read from the index; all else is checked at once.
         resolved = await self.read(resolve, query) if query.kind == "item" else resolve(query)
-        (answer,) = await self._answers([resolved])
+        (answer,) = await self.batcher.ask([resolved])
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -63,7 +64,7 @@ class Service:
         """Answers in order, a sentence for a query without one; raises if none has an answer."""
         self._check_k(queries[0])
         resolved = [self._resolved(query) for query in queries]
-        answers = iter(await self._answers([one for one in resolved if isinstance(one, Query)]))
+        answers = iter(await self.batcher.ask([one for one in resolved if isinstance(one, Query)]))
         found = [next(answers) if isinstance(one, Query) else one for one in resolved]
         errors = [one for one in found if isinstance(one, Exception)]
         ours = [error for error in errors if not is_users_error(error)]
@@ -77,14 +78,14 @@ class Service:
         kinds = [kind for kind, types in accepted.items() if type in types]
         if not kinds or (wanted is not None and wanted not in kinds):
             names = ", ".join(sorted({name for types in accepted.values() for name in types}))
-            raise ProblemError(
-                415,
-                f"The file is {type or 'of no known type'}; accepted are {names or 'no files'}.",
-            )
+            given, names = type or "of no known type", names or "no files"
+            raise ProblemError(415, f"The file is {given}; accepted are {names}.")
         kind = wanted or kinds[0]
         if self._decoders is None:
             self._decoders = CapacityLimiter(self.limits.decoding)
-        return kind, await run_sync(lambda: self._decoded(kind, content), limiter=self._decoders)
+        whole = kind == "sheet"
+        decode = decode_audio if kind == "audio" else partial(decode_image, whole=whole)
+        return kind, await run_sync(decode, content, self.limits, limiter=self._decoders)
 
     def accepts(self) -> dict[str, list[str]]:
         """Types of files for each kind of query."""
@@ -99,17 +100,6 @@ class Service:
             return self.collection.resolve(query)
         except InputError as error:
             return error
-
-    async def _answers(self, queries: Sequence[Query]) -> list[Answer | Exception]:
-        try:
-            return await self.batcher.ask(queries)
-        except BusyError as error:
-            raise ProblemError(503, str(error), {"Retry-After": "1"}) from error
-
-    def _decoded(self, kind: str, content: bytes) -> Any:
-        if kind == "audio":
-            return decode_audio(content, self.limits)
-        return decode_image(content, self.limits, whole=kind == "sheet")
 
 
 def json_response(content: Any) -> Response:

@@ -51,9 +51,10 @@ class TuneCollection:
         self._sizes = [FileSizes(folder, lambda name: name.endswith(".npy")) for folder in folders]
         self._cut: list[str] = []
         self._lock = threading.Lock()
-        # A PNG's header says its width.
-        pixels = int.from_bytes(library.staff_png(0)[16:20], "big") if len(library) else 1
-        self._scale = pixels // self._width(0) if len(library) else 1
+        self._scale = 1
+        if len(library):
+            # A PNG's header says its width.
+            self._scale = int.from_bytes(library.staff_png(0)[16:20], "big") // self._width(0)
         self._sound = lru_cache(maxsize=_SOUNDS)(library.wav)
         self._points = lru_cache(maxsize=1)(self._draw)
 
@@ -158,7 +159,7 @@ class TuneCollection:
         if query.kind == "item":
             tune = self._number(data)
             item = self._entry(tune, query.modality)
-            data = _samples(self._sound(tune)) if query.modality == "audio" else self._staff(tune)
+            data = self._samples(tune) if query.modality == "audio" else self._staff(tune)
         if query.modality == "audio":
             found = self._library.identify(data, k=query.k)
         else:
@@ -196,6 +197,10 @@ class TuneCollection:
     def _staff(self, tune: int) -> Any:
         return np.ascontiguousarray(self._library.store.tune(tune).sheet.T)
 
+    def _samples(self, tune: int) -> Any:
+        module = require("soundfile", extra="music", purpose="Reading audio")
+        return module.read(BytesIO(self._sound(tune)), dtype="float32")
+
     def _draw(self) -> dict[str, Any]:
         chosen = evenly(len(self._library), describing.POINTS // 2)
         cards = [self._entry(tune, name).card for name in _OTHER for tune in chosen]
@@ -208,9 +213,3 @@ def _means(library: TuneLibrary, modality: str, tunes: Sequence[int]) -> Vectors
     tunes_of, vectors = library.positions["tune"], library.vectors[modality]
     bounds = np.searchsorted(tunes_of, np.arange(len(library) + 1)).tolist()
     return np.stack([vectors[bounds[tune] : bounds[tune + 1]].mean(0) for tune in tunes])
-
-
-def _samples(sound: bytes) -> tuple[Any, int]:
-    module = require("soundfile", extra="music", purpose="Reading audio")
-    samples, rate = module.read(BytesIO(sound), dtype="float32")
-    return samples, int(rate)
