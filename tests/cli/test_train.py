@@ -130,7 +130,7 @@ BAD = {
     "same name": (["--x", "a=image.npy", "--y", "a=text.npy"], "both called 'a'"),
     "taken name": (["--x", "dim=image.npy", "--y", "text.npy"], "cannot be called 'dim'"),
     "label without table": ([*ARRAYS, "--label", "kind"], "label belongs to a table"),
-    "valid": ([*ARRAYS, "--valid", "many"], "--valid must be a finite number of at least 0"),
+    "valid": ([*ARRAYS, "--valid", "many"], "--valid must be a fraction or a whole number"),
     "no valid": ([*ARRAYS, "--valid", "0"], "raise --valid"),
     "too much": ([*ARRAYS, "--valid", "0.5", "--test", "0.5"], "leave nothing of 240"),
     "setting": ([*ARRAYS, "--set", "margn=1"], "did you mean 'margin'?"),
