@@ -20,8 +20,8 @@ from torch import Tensor
 
 from ccal import distributed
 from ccal.cca.checks import check_finite
-from ccal.cca.solver import Solution, ridge_in_force, solve, whitening
-from ccal.cca.spectral import SmallSingularValueError, aligned_gradients, canonical_gradients
+from ccal.cca.solver import ridge_in_force, solve, whitening
+from ccal.cca.spectral import PrecisionError, aligned_gradients, canonical_gradients
 from ccal.cca.statistics import Covariances, Moments
 from ccal.errors import InputError
 
@@ -57,8 +57,12 @@ class BatchSettings(NamedTuple):
         return bool(self.sync) and distributed.world_size() > 1
 
 
-class Pass(NamedTuple):
-    """Tensors that a forward pass computes and the backward needs."""
+class BatchCCA(NamedTuple):
+    """CCA of a batch. Gradients flow through `x`, `y` and `correlations`; the rest is constant.
+
+    `x` (m, d_x) and `y` (m, d_y) are the samples projected by `A` and `B`. The means are those of
+    the statistics. What does not apply is empty.
+    """
 
     x: Tensor
     y: Tensor
@@ -67,9 +71,12 @@ class Pass(NamedTuple):
     B: Tensor
     mean_x: Tensor
     mean_y: Tensor
-    V: Tensor  # turns aligned projections into canonical ones; empty if they are canonical
-    shift_x: Tensor | None  # mean of the batch minus that of the statistics, if they may differ
-    shift_y: Tensor | None
+    V: Tensor  # turns aligned projections into canonical ones
+    shift_x: Tensor  # mean of the batch minus the running mean
+    shift_y: Tensor
+    xx: Tensor  # updated running covariances, without ridge
+    yy: Tensor
+    xy: Tensor
 
 
 class Facts(NamedTuple):
@@ -100,22 +107,6 @@ def _centre_exactly(view: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
     return centred - rest, mean + rest
 
 
-class _Whitened(NamedTuple):
-    """Statistics of a batch, and what whitens its views."""
-
-    samples: int
-    momentum: float
-    mean_x: Tensor
-    mean_y: Tensor
-    running: list[Tensor]  # updated running covariances, without ridge; empty if there are none
-    shifts: tuple[Tensor | None, Tensor | None]
-    covariances: Covariances  # with their ridge
-    whitenings: tuple[Tensor, Tensor]
-    share_x: float
-    share_y: float
-    well_conditioned: bool
-
-
 def _statistics(
     xc: Tensor, yc: Tensor, means: tuple[Tensor, Tensor], shared: bool
 ) -> tuple[int, list[Tensor]]:
@@ -134,19 +125,21 @@ def _statistics(
     return samples, [*means, *products]
 
 
-def _amplification(W: Tensor, cov: Tensor, mean: Tensor) -> float:
-    """By how much whitening amplifies errors of covariance and mean, relative to their size.
+def _solve(
+    xc: Tensor,
+    yc: Tensor,
+    means: tuple[Tensor, Tensor],
+    running: list[Tensor],
+    s: BatchSettings,
+    precision: torch.dtype,
+    *,
+    tentative: bool = False,
+) -> tuple[BatchCCA, Facts]:
+    """CCA of samples that are centred about `means`; `x` and `y` of the result are these samples.
 
-    W_ii^2 S_ii is the variance of a feature over what earlier features leave of it unexplained.
+    Statistics are averaged with `running`. A tentative solution raises `PrecisionError` if it needs
+    float64.
     """
-    size = torch.addcmul(cov.diagonal(), mean, mean)
-    return torch.dot(W.diagonal().square(), size).item()
-
-
-def _whiten(
-    xc: Tensor, yc: Tensor, means: tuple[Tensor, Tensor], running: list[Tensor], s: BatchSettings
-) -> _Whitened:
-    """Whiten samples that are centred about `means`; statistics are averaged with `running`."""
     samples, statistics = _statistics(xc, yc, means, s.shared)
     if samples < 2:
         raise InputError(
@@ -154,8 +147,7 @@ def _whiten(
             f"the dimension ({max(xc.shape[1], yc.shape[1])})."
         )
     momentum = 1.0
-    kept: list[Tensor] = []
-    shift_x = shift_y = None
+    shift_x, shift_y, *kept = (xc.new_empty(0) for _ in range(5))
     if running:
         # The first batch has nothing to be averaged with.
         momentum = s.momentum if bool(running[5]) else 1.0
@@ -164,51 +156,32 @@ def _whiten(
         shift_x, shift_y = batch_x - statistics[0], batch_y - statistics[1]
         kept = [cov.clone() for cov in statistics[2:]]
     mean_x, mean_y, xx, yy, xy = statistics
-    share_x, Wx, safe_x = _whiten_view(xx, means[0], s.ridge_x, bool(s.relative_ridge))
-    share_y, Wy, safe_y = _whiten_view(yy, means[1], s.ridge_y, bool(s.relative_ridge))
-    return _Whitened(
-        samples,
-        momentum,
-        mean_x,
-        mean_y,
-        kept,
-        (shift_x, shift_y),
-        Covariances(xx, yy, xy),
-        (Wx, Wy),
-        share_x,
-        share_y,
-        safe_x and safe_y,
-    )
+    share_x, Wx, safe_x = _whiten(xx, means[0], s.ridge_x, bool(s.relative_ridge))
+    share_y, Wy, safe_y = _whiten(yy, means[1], s.ridge_y, bool(s.relative_ridge))
+    wide, least_share = not (safe_x and safe_y), _SMALL if tentative else 0.0
+    if tentative and wide:
+        raise PrecisionError
+    cov, aligned = Covariances(xx, yy, xy), bool(s.aligned)
+    A, B, d, V = solve(cov, (Wx, Wy), aligned=aligned, precision=precision, least_share=least_share)
+    small = d[-1].item() < (_SMALL if len(A) == len(B) else _SMALL_ALONE) * d[0].item()
+    if tentative and small:
+        raise PrecisionError
+    found = BatchCCA(xc, yc, d, A, B, mean_x, mean_y, V, shift_x, shift_y, *kept)
+    return found, Facts(samples, momentum, share_x, share_y, wide, small)
 
 
-def _whiten_view(
-    cov: Tensor, mean: Tensor, ridge: float, relative: bool
-) -> tuple[float, Tensor, bool]:
+def _whiten(cov: Tensor, mean: Tensor, ridge: float, relative: bool) -> tuple[float, Tensor, bool]:
     """Add the ridge in place: its share of the mean variance, W, and whether float32 is safe."""
-    found = ridge_in_force(cov, ridge, relative=relative)
-    cov.diagonal().add_(found.amount)
+    amount, share, variance = ridge_in_force(cov, ridge, relative=relative)
+    cov.diagonal().add_(amount)
     W = whitening(cov)
+    # Whitening amplifies errors of covariance and mean, relative to their size, by the sum of
+    # W_ii^2 S_ii: the variance of a feature over what earlier features leave of it unexplained.
+    size = torch.addcmul(cov.diagonal(), mean, mean)
+    amplification = torch.dot(W.diagonal().square(), size).item()
     # Squares of tiny samples vanish in float32.
-    varied = found.variance > 1e8 * torch.finfo(cov.dtype).tiny
-    return found.share, W, varied and _amplification(W, cov, mean) < _CONDITION_LIMIT
-
-
-def _solve(
-    white: _Whitened, s: BatchSettings, precision: torch.dtype, least: float = 0.0
-) -> Solution:
-    return solve(
-        white.covariances,
-        white.whitenings,
-        aligned=bool(s.aligned),
-        precision=precision,
-        least_share=least,
-    )
-
-
-def _small_correlations(solution: Solution) -> bool:
-    """Whether the least correlation is a share of the largest that counts as small."""
-    share = _SMALL if len(solution.A) == len(solution.B) else _SMALL_ALONE
-    return solution.d[-1].item() < share * solution.d[0].item()
+    varied = variance > 1e8 * torch.finfo(cov.dtype).tiny
+    return share, W, varied and amplification < _CONDITION_LIMIT
 
 
 def _check_finite(x: Tensor, y: Tensor, at_x: Tensor, at_y: Tensor, shared: bool) -> None:
@@ -226,37 +199,29 @@ def _check_finite(x: Tensor, y: Tensor, at_x: Tensor, at_y: Tensor, shared: bool
 
 def forward_pass(
     x: Tensor, y: Tensor, running: list[Tensor], s: BatchSettings
-) -> tuple[Pass, list[Tensor], Facts]:
-    """Projections of the batch and the projected batch, running covariances xx, yy, xy, and facts.
-
-    Without running statistics there are no covariances. See `batch_cca` for the arguments.
-    """
+) -> tuple[BatchCCA, Facts]:
+    """The projected batch, its projections, and facts; see `batch_cca` for the arguments."""
     (xc, at_x), (yc, at_y) = _centre(x), _centre(y)
     # Running averages are float64. Ranks must take the same path, so float32 is not tried there.
     exact = x.dtype == torch.float64 or s.shared or bool(running)
     if not exact:
         try:
-            white = _whiten(xc, yc, (at_x, at_y), running, s)
-            exact = not white.well_conditioned
-            if not exact:
-                solution = _solve(white, s, x.dtype, _SMALL)
-                exact = _small_correlations(solution)
-        except (torch.linalg.LinAlgError, SmallSingularValueError):  # type: ignore[attr-defined]
+            found, facts = _solve(xc, yc, (at_x, at_y), running, s, x.dtype, tentative=True)
+        except (torch.linalg.LinAlgError, PrecisionError):  # type: ignore[attr-defined]
             exact = True
     if exact:
         _check_finite(x, y, at_x, at_y, s.shared)
         (xw, mean_x), (yw, mean_y) = _centre_exactly(x, at_x), _centre_exactly(y, at_y)
         try:
-            white = _whiten(xw, yw, (mean_x, mean_y), running, s)
-            solution = _solve(white, s, x.dtype)
+            found, facts = _solve(xw, yw, (mean_x, mean_y), running, s, x.dtype)
         except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
             raise InputError(
                 "The covariances of the batch cannot be factorised, not even in float64: scale the "
                 "features to variances around 1, or raise the ridge."
             ) from error
-    A, B, d, V = solution
-    wide = x.dtype == torch.float64 or not white.well_conditioned
-    small = exact and (wide or _small_correlations(solution))
+    A, B = found.A, found.B
+    wide = x.dtype == torch.float64 or bool(facts.wide)
+    small = exact and (wide or bool(facts.small))
     if s.shared:
         # The backward adds up tensors of all ranks, which must have one dtype.
         small = distributed.on_any_rank(small, x.device)
@@ -272,29 +237,26 @@ def forward_pass(
         ys = torch.mm(yc, B.to(y), out=spare)
     if exact:
         # From the mean of the batch to that of the statistics.
-        xs += ((at_x - white.mean_x) @ A).to(x)
-        ys += ((at_y - white.mean_y) @ B).to(y)
-    shares = white.share_x, white.share_y
-    facts = Facts(white.samples, white.momentum, *shares, wide, small)
-    means = white.mean_x, white.mean_y
-    saved = Pass(xs, ys, d, A, B, *means, V, *white.shifts)
-    return saved, white.running, facts
+        xs += ((at_x - found.mean_x) @ A).to(x)
+        ys += ((at_y - found.mean_y) @ B).to(y)
+    return found._replace(x=xs, y=ys), facts._replace(wide=wide, small=small)
 
 
 def backward_pass(
     grads: tuple[Tensor, Tensor, Tensor | None],
     x: Tensor,
     y: Tensor,
-    forward: Pass,
+    f: BatchCCA,
     facts: Facts,
     s: BatchSettings,
 ) -> tuple[Tensor, Tensor]:
-    """dL/dx and dL/dy from the gradients of `forward.x`, `forward.y` and `forward.correlations`.
+    """dL/dx and dL/dy from the gradients of `f.x`, `f.y` and `f.correlations`.
 
-    The gradient of the correlations is None if the loss does not use them.
+    `f` and `facts` come from the forward pass. The gradient of the correlations is None if the loss
+    does not use them.
     """
     samples, momentum, share_x, share_y, wide, small = facts
-    f, grad_d = forward, grads[2]
+    grad_d = grads[2]
     kind, inside = (torch.float64 if needed else x.dtype for needed in (wide, small))
     xs, ys, A, B, grad_x, grad_y = (t.to(kind) for t in (f.x, f.y, f.A, f.B, *grads[:2]))
     P, R = (a.to(inside).mT @ b.to(inside) for a, b in ((xs, grad_x), (ys, grad_y)))
@@ -313,7 +275,7 @@ def backward_pass(
     W, Mx, My = (gradient.to(kind) for gradient in found)
     sum_x, sum_y = sum_x.to(kind), sum_y.to(kind)
     scale, centring = momentum / (samples - 1), -momentum / samples
-    if f.shift_x is not None and f.shift_y is not None:
+    if len(f.shift_x):
         # The covariances are about the mean of the batch, xs and ys about the running mean.
         at_x, at_y = f.shift_x.to(kind) @ A, f.shift_y.to(kind) @ B
         share = samples / (samples - 1)
@@ -333,9 +295,9 @@ def backward_pass(
 
 
 def _ridge_gradient(
-    view: Tensor, mean: Tensor, shift: Tensor | None, A: Tensor, M: Tensor, share: float
+    view: Tensor, mean: Tensor, shift: Tensor, A: Tensor, M: Tensor, share: float
 ) -> Tensor:
     """Gradient of the samples through a ridge that is a share of their mean variance."""
     trace = (M * (A.mT @ A)).sum()
-    centre = mean if shift is None else mean + shift
+    centre = mean + shift if len(shift) else mean
     return (share / len(A) * trace) * (view.to(A) - centre.to(A))

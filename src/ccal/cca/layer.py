@@ -13,7 +13,7 @@ from ccal import distributed
 from ccal.bounds import Number, Options, Whole, check
 from ccal.cca.batch import BatchSettings
 from ccal.cca.checks import check_pair, check_view, refuse_recomputation, ridge_pair
-from ccal.cca.operators import BatchCCA, batch_cca, project
+from ccal.cca.operators import batch_cca, project
 from ccal.cca.solver import add_ridge, solve
 from ccal.cca.statistics import Covariances, streamed
 from ccal.errors import InputError, SmallBatchWarning
@@ -24,7 +24,8 @@ Coordinates = Literal["aligned", "canonical"]
 # correlations of about one half.
 _SAMPLES_PER_DIMENSION = 2
 
-_RUNNING = ("running_mean_x", "running_mean_y", "running_xx", "running_yy", "running_xy")
+# Statistics that are averaged over batches if momentum < 1, each in a buffer running_<name>.
+_RUNNING = ("mean_x", "mean_y", "xx", "yy", "xy")
 
 
 class CCALayer(nn.Module):
@@ -117,11 +118,9 @@ class CCALayer(nn.Module):
         self._register("correlations", k)
         self.register_buffer("samples_seen", torch.zeros((), dtype=torch.long))
         if momentum < 1:
-            self._register("running_mean_x", dim_x)
-            self._register("running_mean_y", dim_y)
-            self._register("running_xx", dim_x, dim_x)
-            self._register("running_yy", dim_y, dim_y)
-            self._register("running_xy", dim_x, dim_y)
+            shapes = ((dim_x,), (dim_y,), (dim_x, dim_x), (dim_y, dim_y), (dim_x, dim_y))
+            for name, shape in zip(_RUNNING, shapes, strict=True):
+                self._register(f"running_{name}", *shape)
             self.register_buffer("running_batches", torch.zeros((), dtype=torch.long))
 
     def _register(self, name: str, *shape: int) -> None:
@@ -145,9 +144,14 @@ class CCALayer(nn.Module):
         running = []
         if self.momentum < 1:
             refuse_recomputation()
-            running = [self.get_buffer(name) for name in (*_RUNNING, "running_batches")]
+            running = [self.get_buffer(f"running_{name}") for name in (*_RUNNING, "batches")]
         batch = batch_cca(x, y, self._settings(), running)
-        self._remember(batch, len(x))
+        d = batch.correlations.detach()
+        self._store(batch.A, batch.B, d, batch.mean_x, batch.mean_y, len(x))
+        if running:
+            for name in _RUNNING:
+                self.get_buffer(f"running_{name}").copy_(getattr(batch, name))
+            self.get_buffer("running_batches").add_(1)
         xs, ys = batch.x, batch.y
         if self.k < max(self.dim_x, self.dim_y):
             xs, ys = xs[:, : self.k], ys[:, : self.k]
@@ -197,15 +201,6 @@ class CCALayer(nn.Module):
             power=self.power,
             sync=self.sync,
         )
-
-    def _remember(self, batch: BatchCCA, samples: int) -> None:
-        d = batch.correlations.detach()
-        self._store(batch.A, batch.B, d, batch.mean_x, batch.mean_y, samples)
-        if self.momentum < 1:
-            statistics = (batch.mean_x, batch.mean_y, *batch.covariances)
-            for name, value in zip(_RUNNING, statistics, strict=True):
-                self.get_buffer(name).copy_(value)
-            self.get_buffer("running_batches").add_(1)
 
     def _store(
         self, A: Tensor, B: Tensor, d: Tensor, mean_x: Tensor, mean_y: Tensor, samples: int

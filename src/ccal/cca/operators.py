@@ -8,34 +8,15 @@ custom operators that it does not look into; in eager mode plain functions cost 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ccal.cca.batch import BatchSettings, Facts, Pass, backward_pass, forward_pass
+from ccal.cca.batch import BatchCCA, BatchSettings, Facts, backward_pass, forward_pass
 from ccal.cca.checks import check_finite, refuse_second_derivative
 from ccal.cca.precision import full_precision, upcast, working_dtype
 from ccal.errors import NotFittedError
-
-_SAVED = len(Pass._fields)
-
-
-class BatchCCA(NamedTuple):
-    """CCA of a batch. Gradients flow through `x`, `y` and `correlations`; the rest is for storing.
-
-    `x` (m, d_x) and `y` (m, d_y) are the samples projected by `A` and `B`. The means are those of
-    the statistics; the covariances are the running xx, yy, xy without ridge, if there are any.
-    """
-
-    x: Tensor
-    y: Tensor
-    correlations: Tensor
-    A: Tensor
-    B: Tensor
-    mean_x: Tensor
-    mean_y: Tensor
-    covariances: tuple[Tensor, ...]
 
 
 def batch_cca(
@@ -50,15 +31,9 @@ def batch_cca(
     dtype = working_dtype(x, y)
     x, y = upcast(x, dtype), upcast(y, dtype)
     if torch.compiler.is_compiling():
-        saved = _batch_operator(x, y, list(running), list(map(float, settings)))
-        constants = (t.detach() for t in (*saved[3:7], *saved[_SAVED:-1]))
-        return _gathered(*saved[:3], *constants)
-    return _gathered(*_Eager.apply(x, y, list(running), settings))  # type: ignore[no-untyped-call]
-
-
-def _gathered(x: Tensor, y: Tensor, correlations: Tensor, *constants: Tensor) -> BatchCCA:
-    A, B, mean_x, mean_y, *covariances = constants
-    return BatchCCA(x, y, correlations, A, B, mean_x, mean_y, tuple(covariances))
+        *found, _ = _batch_operator(x, y, list(running), list(map(float, settings)))
+        return BatchCCA(*found[:3], *(constant.detach() for constant in found[3:]))
+    return BatchCCA(*_Eager.apply(x, y, list(running), settings))  # type: ignore[no-untyped-call]
 
 
 class _Eager(torch.autograd.Function):
@@ -67,25 +42,22 @@ class _Eager(torch.autograd.Function):
         ctx: Any, x: Tensor, y: Tensor, running: list[Tensor], settings: BatchSettings
     ) -> tuple[Tensor, ...]:
         with full_precision(x):
-            saved, covariances, ctx.facts = forward_pass(x, y, running, settings)
+            found, ctx.facts = forward_pass(x, y, running, settings)
         ctx.settings = settings
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(*saved[3:7], *covariances)
-        ctx.save_for_backward(x, y, *saved)
-        return *saved[:7], *covariances
+        ctx.mark_non_differentiable(*found[3:])
+        ctx.save_for_backward(x, y, *found)
+        return tuple(found)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         refuse_second_derivative("CCA of a batch")
         x, y, *fields = ctx.saved_tensors
-        grad_x, grad_y = (
-            torch.zeros_like(output) if grad is None else grad
-            for grad, output in zip(grads[:2], fields[:2], strict=True)
-        )
+        forward, (grad_x, grad_y, grad_d) = BatchCCA(*fields), grads[:3]
+        grad_x = torch.zeros_like(forward.x) if grad_x is None else grad_x
+        grad_y = torch.zeros_like(forward.y) if grad_y is None else grad_y
         with full_precision(x):
-            found = backward_pass(
-                (grad_x, grad_y, grads[2]), x, y, Pass(*fields), ctx.facts, ctx.settings
-            )
+            found = backward_pass((grad_x, grad_y, grad_d), x, y, forward, ctx.facts, ctx.settings)
         return *found, None, None
 
 
@@ -94,48 +66,36 @@ def _batch_operator(
     x: Tensor, y: Tensor, running: list[Tensor], settings: list[float]
 ) -> list[Tensor]:
     with full_precision(x):
-        saved, covariances, facts = forward_pass(x, y, running, BatchSettings(*settings))
+        found, facts = forward_pass(x, y, running, BatchSettings(*settings))
     # An operator returns tensors alone, of dtypes that do not depend on the data.
-    constants = ("A", "B", "mean_x", "mean_y", "V")
-    saved = saved._replace(**{name: getattr(saved, name).double() for name in constants})
-    outputs = (
-        x.new_empty(0, dtype=torch.float64) if output is None else output.contiguous()
-        for output in (*saved, *covariances)
-    )
-    return [*outputs, torch.tensor(facts, dtype=torch.float64)]
+    constants = (constant.double().contiguous() for constant in found[2:])
+    facts_tensor = torch.tensor(facts, dtype=torch.float64)
+    return [found.x.contiguous(), found.y.contiguous(), *constants, facts_tensor]
 
 
 @_batch_operator.register_fake
 def _(x: Tensor, y: Tensor, running: list[Tensor], settings: list[float]) -> list[Tensor]:
-    s, dx, dy = BatchSettings(*settings), x.shape[1], y.shape[1]
-    wide = x.new_empty(0, dtype=torch.float64)
-    views = [x.new_empty(x.shape), y.new_empty(y.shape), wide.new_empty(min(dx, dy))]
-    projections = [wide.new_empty(dx, dx), wide.new_empty(dy, dy)]
-    means = [wide.new_empty(dx), wide.new_empty(dy)]
-    shapes = [(dx, dx), (dy, dy), (dx, dy)] if running else []
-    covariances = [wide.new_empty(shape) for shape in shapes]
-    V = wide.new_empty((dx, dx) if s.aligned else 0)
-    shifts = [wide.new_empty(dx if running else 0), wide.new_empty(dy if running else 0)]
+    dx, dy, nothing = x.shape[1], y.shape[1], (0,)
+    means, squares = [(dx,), (dy,)], [(dx, dx), (dy, dy)]
+    shapes = [
+        *((min(dx, dy),), *squares, *means),
+        (dx, dx) if BatchSettings(*settings).aligned else nothing,
+        *((*means, *squares, (dx, dy)) if running else [nothing] * 5),
+    ]
+    constants = (x.new_empty(shape, dtype=torch.float64) for shape in shapes)
     facts = torch.empty(len(Facts._fields), dtype=torch.float64, device="cpu")
-    return [*views, *projections, *means, V, *shifts, *covariances, facts]
+    return [x.new_empty(x.shape), y.new_empty(y.shape), *constants, facts]
 
 
 @torch.library.custom_op("ccal::batch_cca_backward", mutates_args=())
 def _backward_operator(
     grads: list[Tensor], saved: list[Tensor], settings: list[float]
 ) -> list[Tensor]:
-    (grad_x, grad_y, grad_d), (x, y, *fields, shift_x, shift_y, facts) = grads, saved
-    shifts = (shift if len(shift) else None for shift in (shift_x, shift_y))
+    (grad_x, grad_y, grad_d), (x, y, *fields, numbers) = grads, saved
+    forward, facts = BatchCCA(*fields), Facts(*numbers.tolist())
     with full_precision(x):
-        found = backward_pass(
-            (grad_x, grad_y, grad_d),
-            x,
-            y,
-            Pass(*fields, *shifts),
-            Facts(*facts.tolist()),
-            BatchSettings(*settings),
-        )
-    return list(found)
+        s = BatchSettings(*settings)
+        return list(backward_pass((grad_x, grad_y, grad_d), x, y, forward, facts, s))
 
 
 @_backward_operator.register_fake
@@ -146,7 +106,7 @@ def _(grads: list[Tensor], saved: list[Tensor], settings: list[float]) -> list[T
 def _save_batch(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
     x, y, running, ctx.settings = inputs
     ctx.no_gradient = [None] * len(running)
-    ctx.save_for_backward(x, y, *output[:_SAVED], output[-1])
+    ctx.save_for_backward(x, y, *output)
 
 
 def _batch_gradient(ctx: Any, grads: list[Tensor]) -> tuple[Tensor, Tensor, list[None], None]:

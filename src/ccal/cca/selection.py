@@ -137,7 +137,7 @@ def search_ridges(
 
 def _spectrum(cov: Tensor) -> tuple[Tensor, Tensor, float]:
     values, vectors = torch.linalg.eigh(cov)
-    return values.clamp(min=0), vectors, ridge_floor(cov)
+    return values.clamp(min=0), vectors, ridge_floor(len(cov), cov.trace().item())
 
 
 def _whitening_scale(values: Tensor, ridge: float, floor: float) -> Tensor:

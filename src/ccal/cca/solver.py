@@ -21,45 +21,36 @@ from ccal.cca.statistics import Covariances
 from ccal.errors import InputError
 
 
-def ridge_floor(cov: Tensor) -> float:
+def ridge_floor(dim: int, total_variance: float) -> float:
     """Smallest ridge that keeps a float64 covariance positive definite in floating point."""
-    return _floor(len(cov), cov.trace().item())
-
-
-def _floor(dim: int, total_variance: float) -> float:
     return max(dim, 64) * torch.finfo(torch.float64).eps * total_variance or 1.0
 
 
-class Ridge(NamedTuple):
-    """What is added to the diagonal of a covariance."""
+def ridge_in_force(cov: Tensor, ridge: float, *, relative: bool) -> tuple[float, float, float]:
+    """The ridge, in units of the mean variance if `relative`, raised to `ridge_floor`.
 
-    amount: float
-    share: float  # amount over mean variance where it follows the variance, else 0
-    variance: float  # mean variance of the features
-
-
-def ridge_in_force(cov: Tensor, ridge: float, *, relative: bool) -> Ridge:
-    """The ridge, in units of the mean variance if `relative`, raised to `ridge_floor`."""
+    Also its share of the mean variance, 0 if it does not follow the variance, and that variance.
+    """
     total = cov.trace().item()
-    floor, variance = _floor(len(cov), total), total / len(cov)
+    floor, variance = ridge_floor(len(cov), total), total / len(cov)
     amount = ridge * variance if relative else ridge
     if amount <= floor:
-        return Ridge(floor, floor / variance if variance else 0.0, variance)
-    return Ridge(amount, ridge if relative else 0.0, variance)
+        return floor, floor / variance if variance else 0.0, variance
+    return amount, ridge if relative else 0.0, variance
 
 
 def add_ridge(cov: Tensor, ridge: float, *, relative: bool = False) -> Tensor:
     """cov + r I, with r = `ridge`, or `ridge` times the mean variance if `relative`.
 
-    r is at least `ridge_floor(cov)`, a tiny share of the variance, so that rank-deficient and
+    r is at least `ridge_floor`, a tiny share of the variance, so that rank-deficient and
     constant views stay invertible.
 
     >>> add_ridge(torch.eye(2).double() * 4, 0.5, relative=True).diagonal()
     tensor([6., 6.], dtype=torch.float64)
     """
-    found = ridge_in_force(cov, ridge, relative=relative)
-    amount = found.share * cov.diagonal().mean() if found.share else cov.new_tensor(found.amount)
-    return cov + amount * torch.eye(len(cov), dtype=cov.dtype, device=cov.device)
+    amount, share, _ = ridge_in_force(cov, ridge, relative=relative)
+    r = share * cov.diagonal().mean() if share else cov.new_tensor(amount)
+    return cov + r * torch.eye(len(cov), dtype=cov.dtype, device=cov.device)
 
 
 def usable_ridge(cov: Tensor, ridge: float) -> float:
@@ -74,7 +65,7 @@ def usable_ridge(cov: Tensor, ridge: float) -> float:
     # A pivot is the variance that earlier features leave unexplained. Compared with the feature's
     # own variance it does not depend on units, so features of very different scale need no floor.
     pivot_floor = len(cov) * torch.finfo(torch.float64).eps
-    floor = ridge_floor(cov)
+    floor = ridge_floor(len(cov), cov.trace().item())
     for _ in range(20):
         shifted = cov.clone()
         shifted.diagonal().add_(ridge)
@@ -97,11 +88,6 @@ def whitening(cov: Tensor) -> Tensor:
     upper, _ = torch.linalg.cholesky_ex(cov, upper=True, check_errors=True)
     W: Tensor = torch.linalg.solve_triangular(upper, identity, upper=True, left=False).mT
     return W
-
-
-def _cancelled(W: Tensor, cov: Tensor) -> Tensor:
-    """(d,): the size of the terms that cancel in whitened features, which have size 1."""
-    return W.abs() @ cov.diagonal().sqrt()
 
 
 class Solution(NamedTuple):
@@ -141,7 +127,8 @@ def solve(
     T = Wx @ cov.xy @ Wy.mT
     noise = None
     if T.dtype == torch.float64:
-        noise = _cancelled(Wx, cov.xx), _cancelled(Wy, cov.yy)
+        # (d,): the size of the terms that cancel in whitened features, which have size 1.
+        noise = Wx.abs() @ cov.xx.diagonal().sqrt(), Wy.abs() @ cov.yy.diagonal().sqrt()
     U, d, V = singular_vectors(T, precision, full=k is None, least_share=least_share, noise=noise)
     if k is not None:
         U, d, V = U[:, :k], d[:k], V[:, :k]

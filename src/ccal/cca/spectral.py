@@ -17,8 +17,6 @@ Differentiating U and V one by one hides this, and divides by d_i^2 - d_j^2 twic
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
@@ -29,20 +27,7 @@ _NARROW = 2.5e-5
 _ROUNDING = 16
 
 
-class SingularVectors(NamedTuple):
-    """T = U diag(d) V' with U (d_x, d_x) and V (d_y, d_y), or thin ones, and d descending."""
-
-    U: Tensor
-    d: Tensor
-    V: Tensor
-
-
-class CovarianceGradients(NamedTuple):
-    """Gradient of a loss in the frames: `W` for Sxy, -`Mx` / 2 for Sxx and -`My` / 2 for Syy."""
-
-    W: Tensor
-    Mx: Tensor
-    My: Tensor
+Matrices = tuple[Tensor, Tensor, Tensor]
 
 
 def _symmetric(M: Tensor) -> Tensor:
@@ -55,8 +40,8 @@ def _antisymmetric(M: Tensor) -> Tensor:
     return (M - M.mT) / 2
 
 
-class SmallSingularValueError(Exception):
-    """T has a singular value that is too small for the precision it came in."""
+class PrecisionError(Exception):
+    """The samples need more precision than they came in."""
 
 
 def singular_vectors(
@@ -66,13 +51,15 @@ def singular_vectors(
     full: bool = True,
     least_share: float = 0.0,
     noise: tuple[Tensor, Tensor] | None = None,
-) -> SingularVectors:
-    """Singular value decomposition in float64, exact to `precision`; `full` makes U and V square.
+) -> Matrices:
+    """U, d, V of T = U diag(d) V' with d descending, in float64, exact to `precision`.
+
+    U (d_x, d_x) and V (d_y, d_y) are square if `full`, else thin.
 
     Where `precision` allows, a square T goes through the eigenvectors of T'T, which takes half the
     time of an SVD but loses the square of T's condition number. U and V come in the dtype of T
     where they are as exact as T is. A square T with a singular value below `least_share` of the
-    largest raises `SmallSingularValueError`. Rounding has left errors of about
+    largest raises `PrecisionError`. Rounding has left errors of about
     eps `noise`_0i `noise`_1j in T_ij; singular values no larger than that become 0.
     """
     rows, columns = T.shape
@@ -84,13 +71,13 @@ def singular_vectors(
         squares = e.neg_().tolist()
         largest, least = squares[0], squares[-1]
         if least_share and least < least_share**2 * largest:
-            raise SmallSingularValueError
+            raise PrecisionError
         if least > loss * largest:
             d = e.sqrt_()
             # Dividing by d multiplies the rounding of the product, and T's own, by this span.
             kind = T.dtype if least > _NARROW * largest else torch.float64
             V = V.to(kind)
-            return SingularVectors((T.to(kind) @ V).div_(d.to(kind)), d, V)
+            return (T.to(kind) @ V).div_(d.to(kind)), d, V
     U, d, Vh = torch.linalg.svd(wide, full_matrices=full)
     V = Vh.mT
     if noise is not None:
@@ -99,7 +86,7 @@ def singular_vectors(
         # The gradient multiplies both sides with samples of that precision.
         rounding.clamp_min_(_ROUNDING * torch.finfo(precision).eps ** 2 * d[0])
         d = torch.where(d > rounding, d, 0)
-    return SingularVectors(U, d, V)
+    return U, d, V
 
 
 def divide_by_sums(M: Tensor, d: Tensor) -> Tensor:
@@ -161,9 +148,10 @@ def canonical_gradients(
     k: int,
     power: float = 0.0,
     precision: torch.dtype = torch.float64,
-) -> CovarianceGradients:
-    """Gradient with respect to the covariances, from that of the canonical projections.
+) -> Matrices:
+    """Gradient of the loss in the frames, from that of the canonical projections.
 
+    Returns W, Mx and My: the gradient is W for Sxy, -Mx / 2 for Sxx and -My / 2 for Syy.
     `P` = A' dL/dA (d_x, d_x) and `R` = B' dL/dB (d_y, d_y) may be float32; `grad_d` and `d` have
     min(d_x, d_y) entries. The loss sees the first `k` axes, weighted by d^power. `precision` is
     that of the samples behind P and R.
@@ -192,15 +180,13 @@ def canonical_gradients(
     weights = d.to(P.dtype)
     Mx = _symmetric(P + W * weights)
     My = _symmetric(R + weights[:, None] * W)
-    return CovarianceGradients(W[:d_x, :d_y], Mx[:d_x, :d_x], My[:d_y, :d_y])
+    return W[:d_x, :d_y], Mx[:d_x, :d_x], My[:d_y, :d_y]
 
 
 def aligned_gradients(
     P: Tensor, R: Tensor, grad_d: Tensor | None, d: Tensor, V: Tensor
-) -> CovarianceGradients:
-    """Gradient with respect to the covariances in the frames A = Wx' Q, B = Wy'.
-
-    `P` and `R` are those of `canonical_gradients`.
+) -> Matrices:
+    """The same as `canonical_gradients` in the frames A = Wx' Q, B = Wy'.
 
     H = A' Sxy B = V diag(d) V' is symmetric. The rotation of A against B solves a Lyapunov equation
     in H, diagonal in V; the rotation of both is that of the Cholesky factor behind Wy.
@@ -222,4 +208,4 @@ def aligned_gradients(
         stretch = (V * (d * grad_d).to(dtype)) @ Vt
         Mx, My = Mx + stretch, My + stretch
         W = W + (V * grad_d.to(dtype)) @ Vt
-    return CovarianceGradients(W, Mx, My)
+    return W, Mx, My
