@@ -41,3 +41,8 @@ def test_loading_the_bundled_model_loads_no_training() -> None:
     assert not rooms & {"ccal.training", "ccal.losses", "ccal.data", "ccal.reports", "ccal.cli"}
     assert not {"ccal.cca.linear", "ccal.features"} & modules
     assert not {"PIL", "scipy", "sklearn"} & modules
+
+
+def test_settings_load_neither_torch_nor_the_loop() -> None:
+    modules = loaded("from ccal.training import Settings")
+    assert not {"torch", "numpy", "ccal.training.loop"} & modules

@@ -20,7 +20,6 @@ import io
 import json
 import mmap
 import os
-import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -144,8 +143,21 @@ class ArrayFolder:
         self, about: Mapping[str, Any], name: str, dtype: DTypeLike, shape: tuple[int, ...]
     ) -> NDArray[Any]:
         """An array as the manifest describes it; its content is not read."""
+        entry = about["files"][name]
+        path = self.folder / entry["name"]
         with self._damage():
-            return _mapped(self.folder, about["files"][name], np.dtype(dtype), shape)
+            if not path.is_file():
+                raise DamagedFileError(f"{path.name} is missing")
+            if (size := path.stat().st_size) != entry["bytes"]:
+                raise DamagedFileError(f"{path.name} has {size:,} bytes, not {entry['bytes']:,}")
+            try:
+                array = np.load(path, mmap_mode="c")
+            except (ValueError, OSError) as error:
+                raise DamagedFileError(f"{path.name} cannot be read ({error})") from error
+            if array.dtype != np.dtype(dtype) or array.shape != shape:
+                raise DamagedFileError(f"{path.name} has the shape {array.shape} of {array.dtype}")
+        # A plain array over the same map: every slice of np.memmap costs microseconds more.
+        return np.asarray(array)
 
     def verify(self, about: Mapping[str, Any]) -> None:
         """Compare every file with its hash."""
@@ -201,25 +213,6 @@ class ArrayFolder:
             ) from error
 
 
-def _mapped(
-    folder: Path, entry: Mapping[str, Any], dtype: np.dtype[Any], shape: tuple[int, ...]
-) -> NDArray[Any]:
-    path = folder / entry["name"]
-    if not path.is_file():
-        raise DamagedFileError(f"{path.name} is missing")
-    if path.stat().st_size != entry["bytes"]:
-        size = path.stat().st_size
-        raise DamagedFileError(f"{path.name} has {size:,} bytes, not {entry['bytes']:,}")
-    try:
-        array = np.load(path, mmap_mode="c")
-    except (ValueError, OSError) as error:
-        raise DamagedFileError(f"{path.name} cannot be read ({error})") from error
-    if array.dtype != dtype or array.shape != shape:
-        raise DamagedFileError(f"{path.name} has the shape {array.shape} of {array.dtype}")
-    # A plain array over the same map: every slice of np.memmap costs microseconds more.
-    return np.asarray(array)
-
-
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -261,20 +254,16 @@ def read_archive(
             arrays = {name: file[name] for name in file.files}
         header: dict[str, Any] = json.loads(str(arrays.pop("header")))
         found = header.pop("kind")
-    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _broken(path, kind) from error
-    except (zipfile.BadZipFile, zlib.error, RuntimeError) as error:
-        raise _broken(path, kind) from error
+    except MemoryError:
+        raise
+    except Exception as error:  # of many kinds: from zipfile, zlib, NumPy and json
+        raise InputError(
+            f"{str(path)!r} is not a complete {kind!r} file: it was cut short, damaged, or written "
+            "by another program. Save it again."
+        ) from error
     if found != kind:
         raise InputError(f"{str(path)!r} holds {found!r}, not {kind!r}.")
     return header, arrays
-
-
-def _broken(path: str | os.PathLike[str], kind: str) -> InputError:
-    return InputError(
-        f"{str(path)!r} is not a complete {kind!r} file: it was cut short, damaged, or written by "
-        "another program. Save it again."
-    )
 
 
 def _plain(value: object) -> object:

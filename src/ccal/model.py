@@ -200,13 +200,16 @@ class DualEncoder(nn.Module):
                 self.train(was_training)
         return self
 
-    def config(self) -> dict[str, Any]:
-        """Plain data from which `DualEncoder.from_config` makes a model with fresh weights."""
+    def config(self, tower: Callable[[nn.Module], dict[str, Any]] = tower_config) -> dict[str, Any]:
+        """Plain data from which `DualEncoder.from_config` makes a model with fresh weights.
+
+        `tower` describes a tower; by default, one that cannot be saved is refused.
+        """
         return {
             "dim": self.dim,
             "projection": self.projection_type,
             "cca": self.cca_arguments,
-            "towers": {name: tower_config(tower) for name, tower in self.towers.items()},
+            "towers": {name: tower(network) for name, network in self.towers.items()},
             "front_ends": {n: front_end_config(f) for n, f in self.front_ends.items()},
             "hubs": self.hubs and self.hubs.config(),
         }

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ccal.cca import CCALayer
-from ccal.encoders import LinearTower, front_end_config, tower_config
+from ccal.encoders import LinearTower, tower_config
 from ccal.errors import InputError
 from ccal.model import DualEncoder, Items
 from ccal.ranks import unit_rows
@@ -41,15 +41,7 @@ def fingerprint(model: DualEncoder) -> str:
     >>> before == fingerprint(model), len(before)
     (False, 64)
     """
-    config = {
-        "dim": model.dim,
-        "projection": model.projection_type,
-        "cca": model.cca_arguments,
-        "towers": {name: _tower(tower) for name, tower in model.towers.items()},
-        "order": list(model.modalities),
-        "front_ends": {n: front_end_config(f) for n, f in model.front_ends.items()},
-        "hubs": model.hubs and model.hubs.config(),
-    }
+    config = {**model.config(tower=_tower), "order": list(model.modalities)}
     digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
     for name, tensor in sorted(model.state_dict().items()):
         values = tensor.detach().cpu().contiguous()

@@ -7,23 +7,28 @@
 - `distributed_from_environment`: several processes started by torchrun, as one.
 """
 
-from ccal.training.batches import PairFeatures
-from ccal.training.checkpoint import Interrupted
-from ccal.training.loop import fit
-from ccal.training.methods import CorrelationObjective, EmbeddingObjective, make_objective
-from ccal.training.parallel import distributed_from_environment
-from ccal.training.progress import History
-from ccal.training.refined import Trained, train
-from ccal.training.scoring import embed_pairs, evaluate
-from ccal.training.settings import METHODS, PRESETS, Method, Settings
-from ccal.training.validation import embed
-from ccal.training.zero_shot import (
-    ZeroShot,
-    ZeroShotOptions,
-    evaluate_zero_shot,
-    load_zero_shot,
-    train_zero_shot,
-)
+from typing import TYPE_CHECKING
+
+from ccal.optional import lazy_names
+
+if TYPE_CHECKING:
+    from ccal.training.batches import PairFeatures
+    from ccal.training.checkpoint import Interrupted
+    from ccal.training.loop import fit
+    from ccal.training.methods import CorrelationObjective, EmbeddingObjective, make_objective
+    from ccal.training.parallel import distributed_from_environment
+    from ccal.training.progress import History
+    from ccal.training.refined import Trained, train
+    from ccal.training.scoring import embed_pairs, evaluate
+    from ccal.training.settings import METHODS, PRESETS, Method, Settings
+    from ccal.training.validation import embed
+    from ccal.training.zero_shot import (
+        ZeroShot,
+        ZeroShotOptions,
+        evaluate_zero_shot,
+        load_zero_shot,
+        train_zero_shot,
+    )
 
 __all__ = [
     "METHODS",
@@ -49,3 +54,26 @@ __all__ = [
     "train",
     "train_zero_shot",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "batches": ("PairFeatures",),
+        "checkpoint": ("Interrupted",),
+        "loop": ("fit",),
+        "methods": ("CorrelationObjective", "EmbeddingObjective", "make_objective"),
+        "parallel": ("distributed_from_environment",),
+        "progress": ("History",),
+        "refined": ("Trained", "train"),
+        "scoring": ("embed_pairs", "evaluate"),
+        "settings": ("METHODS", "PRESETS", "Method", "Settings"),
+        "validation": ("embed",),
+        "zero_shot": (
+            "ZeroShot",
+            "ZeroShotOptions",
+            "evaluate_zero_shot",
+            "load_zero_shot",
+            "train_zero_shot",
+        ),
+    },
+)

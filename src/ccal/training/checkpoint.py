@@ -249,6 +249,8 @@ def read_checkpoint(path: Path, facts: dict[str, Any]) -> dict[str, Any]:
             raise zipfile.BadZipFile(f"{damaged} does not match its checksum")
         content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         number, theirs = content["format"], content["facts"]
+    except MemoryError:
+        raise
     except Exception as error:  # of many kinds: from zipfile, pickle and torch
         raise InputError(
             f"The checkpoint {str(path)!r} is damaged ({error}); nothing was loaded. Remove it "
