@@ -89,17 +89,18 @@ def test_defaults_in_the_help_are_those_of_the_settings() -> None:
     from ccal.training import Settings
 
     settings, source = Settings(), Source(x="a.npy", y="b.npy")
-    for alias, value in [
-        (options.Epochs, settings.max_epochs),
-        (options.BatchSize, settings.batch_size),
-        (options.Precision, settings.precision),
-        (options.ValidShare, source.valid),
-        (options.TestShare, source.test),
-        (options.SplitSeed, source.split_seed),
-        (options.Captions, source.captions),
+    help_of = {**options.PAIRS, **options.SPLIT, **options.TRAINING}
+    for name, value in [
+        ("epochs", settings.max_epochs),
+        ("batch_size", settings.batch_size),
+        ("precision", settings.precision),
+        ("valid", source.valid),
+        ("test", source.test),
+        ("split_seed", source.split_seed),
+        ("captions", source.captions),
     ]:
-        assert get_args(alias)[1].show_default == str(value)
-    assert float(get_args(options.LearningRate)[1].show_default) == settings.learning_rate
+        assert get_args(help_of[name])[1].show_default == str(value)
+    assert float(get_args(help_of["learning_rate"])[1].show_default) == settings.learning_rate
 
 
 def test_completion_script_for_bash(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ def test_bad_input(case: str, drawn: Path, tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_options_are_those_of_sources_and_settings() -> None:
-    layouts, _ = get_args(get_args(options.LayoutName)[0])
+    layouts, _ = get_args(get_args(options.PAIRS["layout"])[0])
     assert get_args(layouts) == LAYOUTS
-    chosen, _ = get_args(get_args(options.Select)[0])
+    chosen, _ = get_args(get_args(options.TRAINING["select"])[0])
     assert chosen == get_type_hints(Settings)["select"]

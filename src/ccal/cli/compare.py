@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -13,11 +13,8 @@ from ccal.errors import InputError
 from ccal.runs.config import read_config
 
 
+@o.takes(o.PAIRS, o.SPLIT, o.TRAINING, without=("method", "select", "seed"))
 def command(
-    context: typer.Context,
-    table: o.Table = None,
-    x: o.X = None,
-    y: o.Y = None,
     methods: Annotated[
         str, typer.Option(metavar="LIST", help="Methods, with commas between them.")
     ] = "linear,dcca,learned,ccal,refined",
@@ -26,35 +23,15 @@ def command(
     ] = "0,1,2",
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            "-o",
+        o.out(
             metavar="FOLDER",
             show_default="runs/DATA-compare",
             help="The folder to write; one that a comparison was stopped in is continued.",
         ),
     ] = None,
-    files: o.Files = None,
-    layout: o.LayoutName = None,
-    label: o.Label = None,
-    group: o.Group = None,
-    captions: o.Captions = None,
-    skip_bad_rows: o.SkipBadRows = None,
-    split_column: o.SplitColumn = None,
-    split_by: o.SplitBy = None,
-    valid: o.ValidShare = None,
-    test: o.TestShare = None,
-    split_seed: o.SplitSeed = None,
-    preset: o.Preset = None,
-    dim: o.Dim = None,
-    epochs: o.Epochs = None,
-    batch_size: o.BatchSize = None,
-    learning_rate: o.LearningRate = None,
-    precision: o.Precision = None,
-    set: o.Set = None,
-    config: o.Config = None,
     no_report: o.NoReport = False,
     quiet: o.Quiet = False,
+    **given: Any,
 ) -> None:
     """Train several methods with several seeds on the same pairs, and set them side by side.
 
@@ -73,10 +50,10 @@ def command(
     from ccal import runs
 
     wanted, numbers = _methods(methods), _seeds(seeds)
-    file, file_data = read_config(config)
-    source = o.make_source(context.params, file_data)
+    file, file_data = read_config(given["config"])
+    source = o.make_source(given, file_data)
     # "refined" keeps a record of the settings that were given, which the other methods ignore.
-    settings = o.make_settings(context.params, file, method="refined")
+    settings = o.make_settings(given, file, method="refined")
     with training(go_on="run the same command again to go on."):
         table_of_methods = runs.compare(
             source,

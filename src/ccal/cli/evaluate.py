@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -13,12 +13,9 @@ from ccal.cli.console import note
 from ccal.errors import InputError
 
 
+@o.takes(o.PAIRS, o.SPLIT, without=("split_by", "valid", "test", "split_seed"))
 def command(
-    context: typer.Context,
     run: o.RunFolder,
-    table: o.Table = None,
-    x: o.X = None,
-    y: o.Y = None,
     split: Annotated[
         Literal["test", "valid", "train", "all"] | None,
         typer.Option(
@@ -26,13 +23,6 @@ def command(
             help="Which of the run's pairs, by the run's own split.",
         ),
     ] = None,
-    files: o.Files = None,
-    layout: o.LayoutName = None,
-    label: o.Label = None,
-    group: o.Group = None,
-    captions: o.Captions = None,
-    skip_bad_rows: o.SkipBadRows = None,
-    split_column: o.SplitColumn = None,
     classes: Annotated[
         str | None,
         typer.Option(
@@ -47,7 +37,7 @@ def command(
     bootstrap: Annotated[
         int, typer.Option(metavar="DRAWS", help="Draws for the 95% intervals; 0 for none.")
     ] = 1000,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: o.Json = False,
     report: Annotated[
         Path | None, typer.Option(metavar="FILE.html", help="Write a page with plots, too.")
     ] = None,
@@ -59,6 +49,7 @@ def command(
     force: Annotated[
         bool, typer.Option("--force", help="Go on although the run's data have changed since.")
     ] = False,
+    **given: Any,
 ) -> None:
     """Measure how well each modality of a run finds the other.
 
@@ -86,10 +77,9 @@ def command(
         raise InputError(f"-k must be 1 or more, got {k}.")
     if report is not None and report.suffix not in (".html", ".htm"):
         raise InputError(f"--report {report}: expected a file that ends in .html.")
-    others = o.any_data_options(context.params)
     found = runs.evaluate(
         run,
-        o.make_source(context.params, {}) if others else None,
+        o.make_source(given, {}) if o.any_data_options(given) else None,
         split=split,
         classes=classes,
         ties=ties,

@@ -5,17 +5,12 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from ccal.cli import options as o
 
 
-def command(
-    run: o.RunFolder,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
-) -> None:
+def command(run: o.RunFolder, as_json: o.Json = False) -> None:
     """Say what a run was trained on, how well it went, and what can be done with it.
 
     Needs the folder of a run, finished or not.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,7 +19,49 @@ if TYPE_CHECKING:
     from ccal.data import Source
     from ccal.training import Settings
 
-_PAIRS, _SPLIT, _TRAINING = "The pairs", "Their split", "Training"
+_Command = Callable[..., None]
+
+
+def _option(panel: str, kind: Any, help: str, *names: str, shown: Any = True, **more: Any) -> Any:
+    """The annotation of an option that may be left out; `shown` is the default in the help."""
+    more |= {"rich_help_panel": panel, "help": help, "show_default": shown}
+    return Annotated[kind | None, typer.Option(*names, **more)]
+
+
+def takes(*tables: dict[str, Any], without: Sequence[str] = ()) -> Callable[[_Command], _Command]:
+    """Add the options of these tables to a command, which gets them by name in its `**given`."""
+
+    def decorate(command: _Command) -> _Command:
+        own = signature(command, eval_str=True)
+        *parameters, _ = own.parameters.values()
+        parameters += [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+            for table in tables
+            for name, annotation in table.items()
+            if name not in without
+        ]
+        command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return command
+
+    return decorate
+
+
+out = partial(typer.Option, "--out", "-o")
+"""The option of the place that a command writes to."""
+INPUT = (
+    "A .npy or .npz file, a .txt file with one text a line, `-` for lines from stdin, an image or "
+    "a folder of images, or a table with `--column`."
+)
+"""The help of items to embed."""
+RunFolder = Annotated[
+    Path, typer.Argument(metavar="RUN", help="The folder that `ccal train` wrote.")
+]
+Key = Annotated[str | None, typer.Option(help="Array of a .npz file that has several.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+NoReport = Annotated[
+    bool, typer.Option("--no-report", help="Leave out the page and the plots, which take seconds.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")]
 
 # Written out, since importing them takes torch and seconds; a test compares them.
 MethodName = Literal["refined", "ccal", "dcca", "learned", "linear"]
@@ -32,225 +76,133 @@ PresetName = Literal[
     "nottingham-10pct",
 ]
 
-DATA = (
-    *("table", "layout", "x", "y", "files", "label", "group", "captions", "skip_bad_rows"),
-    *("split_column", "split_by", "valid", "test", "split_seed"),
-)
-"""Options that describe a `Source`, by the names of its fields."""
-
-FLAGS = {
-    "method": "method",
-    "dim": "dim",
-    "epochs": "max_epochs",
-    "batch_size": "batch_size",
-    "learning_rate": "learning_rate",
-    "precision": "precision",
-    "select": "select",
-    "seed": "seed",
-}
-"""Options that are a setting of their own: parameter of the command -> field of `Settings`."""
-
-RunFolder = Annotated[
-    Path, typer.Argument(metavar="RUN", help="The folder that `ccal train` wrote.")
-]
-INPUT = (
-    "A .npy or .npz file, a .txt file with one text a line, `-` for lines from stdin, an image or "
-    "a folder of images, or a table with `--column`."
-)
-"""The help of items to embed."""
-Key = Annotated[str | None, typer.Option(help="Array of a .npz file that has several.")]
-Table = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="TABLE",
-        show_default=False,
-        help="A .csv, .tsv, .jsonl or .parquet file with one pair a row. Without it, `--x` and "
-        "`--y` are array files.",
-    ),
-]
-LayoutName = Annotated[
-    Literal["reed"] | None,
-    typer.Option(
-        "--layout",
-        rich_help_panel=_PAIRS,
-        help="TABLE is the folder of a published data set: CUB or Flowers of Reed et al. "
-        "(text_c10/, lists of classes, images/ or jpg/). `--x image=features.npy` takes features "
-        "of its images instead.",
-    ),
-]
-X = Annotated[
-    str | None,
-    typer.Option(
-        "--x",
+_pair = partial(_option, "The pairs")
+PAIRS = {
+    "table": Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="TABLE",
+            show_default=False,
+            help="A .csv, .tsv, .jsonl or .parquet file with one pair a row. Without it, `--x` and "
+            "`--y` are array files.",
+        ),
+    ],
+    "x": _pair(
+        str,
+        "The first modality: a .npy or .npz file, or a column of TABLE. `NAME=WHAT` also names it, "
+        "`NAME=FILE.npz:KEY` picks an array. With a TABLE, row i of a file belongs to row i of the "
+        "table. A column may hold texts, or names of image files.",
         metavar="WHAT",
-        rich_help_panel=_PAIRS,
-        help="The first modality: a .npy or .npz file, or a column of TABLE. `NAME=WHAT` also "
-        "names it, `NAME=FILE.npz:KEY` picks an array. With a TABLE, row i of a file belongs to "
-        "row i of the table. A column may hold texts, or names of image files.",
     ),
-]
-Y = Annotated[
-    str | None,
-    typer.Option(
-        "--y", metavar="WHAT", rich_help_panel=_PAIRS, help="The second modality, in the same way."
-    ),
-]
-Files = Annotated[
-    str | None,
-    typer.Option(
+    "y": _pair(str, "The second modality, in the same way.", metavar="WHAT"),
+    "files": _pair(
+        str,
+        "Where the image files are that a column names.",
         metavar="FOLDER",
-        rich_help_panel=_PAIRS,
-        show_default="the table's folder",
-        help="Where the image files are that a column names.",
+        shown="the table's folder",
     ),
-]
-Label = Annotated[
-    str | None,
-    typer.Option(metavar="COLUMN", rich_help_panel=_PAIRS, help="Column of the pairs' classes."),
-]
-Group = Annotated[
-    str | None,
-    typer.Option(
+    "layout": _pair(
+        Literal["reed"],
+        "TABLE is the folder of a published data set: CUB or Flowers of Reed et al. (text_c10/, "
+        "lists of classes, images/ or jpg/). `--x image=features.npy` takes features of its images "
+        "instead.",
+    ),
+    "label": _pair(str, "Column of the pairs' classes.", metavar="COLUMN"),
+    "group": _pair(
+        str,
+        "Column of what pairs show, such as the photo of a caption. A group is never split.",
         metavar="COLUMN",
-        rich_help_panel=_PAIRS,
-        help="Column of what pairs show, such as the photo of a caption. A group is never split.",
     ),
-]
-Captions = Annotated[
-    Literal["separate", "concatenate"] | None,
-    typer.Option(
-        rich_help_panel=_PAIRS,
-        show_default="separate",
-        help="A list of texts in one row: a pair each, or one long text.",
+    "captions": _pair(
+        Literal["separate", "concatenate"],
+        "A list of texts in one row: a pair each, or one long text.",
+        shown="separate",
     ),
-]
-SkipBadRows = Annotated[
-    bool | None,
-    typer.Option(
+    "skip_bad_rows": _pair(
+        bool,
+        "Report rows that cannot be read and go on, instead of refusing the data.",
         "--skip-bad-rows",
-        rich_help_panel=_PAIRS,
-        help="Report rows that cannot be read and go on, instead of refusing the data.",
     ),
-]
-SplitColumn = Annotated[
-    str | None,
-    typer.Option(
-        metavar="COLUMN", rich_help_panel=_SPLIT, help="Column that says train, valid or test."
+}
+"""Options that describe pairs, by the names of the fields of a `Source`."""
+
+_split = partial(_option, "Their split")
+SPLIT = {
+    "split_column": _split(str, "Column that says train, valid or test.", metavar="COLUMN"),
+    "split_by": _split(
+        Literal["random", "group", "label"],
+        "What is never split apart: the pairs of a group, or of a label (unseen classes).",
+        shown="group if there is one, else random",
     ),
-]
-SplitBy = Annotated[
-    Literal["random", "group", "label"] | None,
-    typer.Option(
-        rich_help_panel=_SPLIT,
-        show_default="group if there is one, else random",
-        help="What is never split apart: the pairs of a group, or of a label (unseen classes).",
-    ),
-]
-ValidShare = Annotated[
-    str | None,
-    typer.Option(
-        "--valid",
+    "valid": _split(
+        str,
+        "Validation pairs, which decide when to stop: a fraction (0.1) or a number (500).",
         metavar="SIZE",
-        rich_help_panel=_SPLIT,
-        show_default="0.1",
-        help="Validation pairs, which decide when to stop: a fraction (0.1) or a number (500).",
+        shown="0.1",
     ),
-]
-TestShare = Annotated[
-    str | None,
-    typer.Option(
-        "--test",
+    "test": _split(
+        str,
+        "Test pairs, kept for the evaluation: a fraction or a number.",
         metavar="SIZE",
-        rich_help_panel=_SPLIT,
-        show_default="0.1",
-        help="Test pairs, kept for the evaluation: a fraction or a number.",
+        shown="0.1",
     ),
-]
-SplitSeed = Annotated[
-    int | None,
-    typer.Option(rich_help_panel=_SPLIT, show_default="0", help="Draws another random split."),
-]
-Config = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        metavar="FILE.toml",
-        rich_help_panel=_TRAINING,
-        help="Settings in a table `train`, data options in a table `data`; a run's config.toml "
-        "repeats that run.",
+    "split_seed": _split(int, "Draws another random split.", shown="0"),
+}
+"""Options that describe the split, by the names of the fields of a `Source`."""
+
+_train = partial(_option, "Training")
+TRAINING = {
+    "method": _train(
+        MethodName,
+        "refined (linear CCA, then fine-tuned), ccal (networks with a CCA layer), dcca (deep CCA), "
+        "learned (trained matrices in place of CCA) or linear (linear CCA alone).",
+        metavar="METHOD",
+        shown="refined",
     ),
-]
-Set = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        rich_help_panel=_TRAINING,
-        help="Any setting by name, as `--set margin=0.3`; as often as needed.",
+    "preset": _train(
+        PresetName,
+        "Settings to start from: ours, or those of the paper's experiments.",
+        shown="default",
     ),
-]
-Preset = Annotated[
-    PresetName | None,
-    typer.Option(
-        rich_help_panel=_TRAINING,
-        show_default="default",
-        help="Settings to start from: ours, or those of the paper's experiments.",
-    ),
-]
-Dim = Annotated[
-    int | None,
-    typer.Option(
-        rich_help_panel=_TRAINING,
-        show_default="chosen for the method",
-        help="Features of the common space.",
-    ),
-]
-Epochs = Annotated[
-    int | None,
-    typer.Option(
-        rich_help_panel=_TRAINING,
-        show_default="60",
-        help="Passes over the training pairs, at most. Left out, the residual tower that `refined` "
+    "dim": _train(int, "Features of the common space.", shown="chosen for the method"),
+    "epochs": _train(
+        int,
+        "Passes over the training pairs, at most. Left out, the residual tower that `refined` "
         "tries has 300.",
+        shown="60",
     ),
-]
-BatchSize = Annotated[
-    int | None,
-    typer.Option(
-        rich_help_panel=_TRAINING,
-        show_default="1000",
-        help="Pairs a step. Left out, the residual tower has 500.",
+    "batch_size": _train(int, "Pairs a step. Left out, the residual tower has 500.", shown="1000"),
+    "learning_rate": _train(
+        float, "To begin with. Left out, the residual tower has 0.001.", shown="0.0002"
     ),
-]
-LearningRate = Annotated[
-    float | None,
-    typer.Option(
-        rich_help_panel=_TRAINING,
-        show_default="0.0002",
-        help="To begin with. Left out, the residual tower has 0.001.",
+    "precision": _train(
+        Literal["float32", "bf16"], "bf16 is faster where the hardware knows it.", shown="float32"
     ),
-]
-Precision = Annotated[
-    Literal["float32", "bf16"] | None,
-    typer.Option(
-        rich_help_panel=_TRAINING,
-        show_default="float32",
-        help="bf16 is faster where the hardware knows it.",
+    "select": _train(
+        Literal["both", "x->y", "y->x", "classes"],
+        "What decides on the validation pairs: MRR of one direction or both, or `classes`: AP@50 "
+        "of classes, for labels that training does not see (needs `--label`).",
+        shown="both",
     ),
-]
-Select = Annotated[
-    Literal["both", "x->y", "y->x", "classes"] | None,
-    typer.Option(
-        rich_help_panel=_TRAINING,
-        show_default="both",
-        help="What decides on the validation pairs: MRR of one direction or both, or `classes`: "
-        "AP@50 of classes, for labels that training does not see (needs `--label`).",
+    "seed": _train(int, "Of weights, order and dropout.", shown="0"),
+    "set": _train(
+        list[str],
+        "Any setting by name, as `--set margin=0.3`; as often as needed.",
+        metavar="NAME=VALUE",
     ),
-]
-NoReport = Annotated[
-    bool, typer.Option("--no-report", help="Leave out the page and the plots, which take seconds.")
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")]
+    "config": _train(
+        Path,
+        "Settings in a table `train`, data options in a table `data`; a run's config.toml repeats "
+        "that run.",
+        metavar="FILE.toml",
+    ),
+}
+
+DATA = (*PAIRS, *SPLIT)
+"""Options that describe a `Source`."""
+FLAGS = {name: name for name in TRAINING if name not in ("preset", "set", "config")}
+FLAGS["epochs"] = "max_epochs"
+"""Options that are a setting of their own: name of the option -> field of `Settings`."""
 
 
 def any_data_options(params: Mapping[str, Any]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,60 +15,18 @@ from ccal.runs.config import read_config
 
 if TYPE_CHECKING:
     from ccal.data import Source
-    from ccal.training import Settings
 
 
+@o.takes(o.PAIRS, o.SPLIT, o.TRAINING)
 def command(
-    context: typer.Context,
-    table: o.Table = None,
-    x: o.X = None,
-    y: o.Y = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            "-o",
+        o.out(
             metavar="RUN",
             show_default="runs/DATA-METHOD",
             help="The folder to write; new or empty, unless `--resume`.",
         ),
     ] = None,
-    files: o.Files = None,
-    layout: o.LayoutName = None,
-    label: o.Label = None,
-    group: o.Group = None,
-    captions: o.Captions = None,
-    skip_bad_rows: o.SkipBadRows = None,
-    split_column: o.SplitColumn = None,
-    split_by: o.SplitBy = None,
-    valid: o.ValidShare = None,
-    test: o.TestShare = None,
-    split_seed: o.SplitSeed = None,
-    method: Annotated[
-        o.MethodName | None,
-        typer.Option(
-            metavar="METHOD",
-            rich_help_panel="Training",
-            show_default="refined",
-            help="refined (linear CCA, then fine-tuned), ccal (networks with a CCA layer), dcca "
-            "(deep CCA), learned (trained matrices in place of CCA) or linear (linear CCA alone).",
-        ),
-    ] = None,
-    preset: o.Preset = None,
-    dim: o.Dim = None,
-    epochs: o.Epochs = None,
-    batch_size: o.BatchSize = None,
-    learning_rate: o.LearningRate = None,
-    precision: o.Precision = None,
-    select: o.Select = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            rich_help_panel="Training", show_default="0", help="Of weights, order and dropout."
-        ),
-    ] = None,
-    set: o.Set = None,
-    config: o.Config = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in `--out`, where it was stopped.")
     ] = False,
@@ -78,6 +35,7 @@ def command(
     ] = False,
     no_report: o.NoReport = False,
     quiet: o.Quiet = False,
+    **given: Any,
 ) -> None:
     """Learn a common space from pairs, and measure it on pairs that were kept back.
 
@@ -99,15 +57,29 @@ def command(
     Flags win over `--set`, these over `--config`, and that over `--preset`.
     """
     from ccal import runs
+    from ccal.runs.training import default_folder
 
-    params = context.params
-    source, settings, folder = _resumed(params) if resume else _new(params)
-    name = shlex.quote(str(folder))
+    file, file_data = read_config(given["config"])
+    source: Source | None = None
+    if resume:
+        if out is None:
+            raise InputError("--resume needs --out, the folder of the run to go on with.")
+        # The run's own settings with those that are given again, which must be the same.
+        run = runs.load(out, finished=False)
+        own = {} if given["preset"] or "preset" in file else run.settings.as_dict()
+        settings = o.make_settings(given, {**own, **file})
+        if o.any_data_options(given) or file_data:
+            source = o.make_source(given, {**run.source.as_dict(), **file_data})
+    else:
+        settings = o.make_settings(given, file)
+        source = o.make_source(given, file_data)
+        out = out or default_folder(source, settings.method)
+    name = shlex.quote(str(out))
     with training(go_on=f"continue with: ccal train --resume -o {name}"):
         run = runs.train(
             source,
             settings,
-            folder,
+            out,
             resume=resume,
             report=not no_report,
             tensorboard=tensorboard,
@@ -124,28 +96,3 @@ def command(
         page = run.path / "report.html"
         look = f"Look at {page}, or try" if page.is_file() else "Try"
         note(f"Wrote {run.path}. {look}: ccal info {name}")
-
-
-def _new(params: Mapping[str, Any]) -> tuple[Source, Settings, Path]:
-    from ccal.runs.training import default_folder
-
-    file, file_data = read_config(params["config"])
-    settings = o.make_settings(params, file)
-    source = o.make_source(params, file_data)
-    return source, settings, params["out"] or default_folder(source, settings.method)
-
-
-def _resumed(params: Mapping[str, Any]) -> tuple[Source | None, Settings, Path]:
-    """The run's own settings with what is given again, which must be the same."""
-    from ccal import runs
-
-    if params["out"] is None:
-        raise InputError("--resume needs --out, the folder of the run to go on with.")
-    run = runs.load(params["out"], finished=False)
-    file, file_data = read_config(params["config"])
-    own = {} if params["preset"] or "preset" in file else run.settings.as_dict()
-    settings = o.make_settings(params, {**own, **file})
-    source = None
-    if o.any_data_options(params) or file_data:
-        source = o.make_source(params, {**run.source.as_dict(), **file_data})
-    return source, settings, params["out"]
