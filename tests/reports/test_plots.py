@@ -22,7 +22,7 @@ from ccal.reports import (
     style,
     training_curves,
 )
-from ccal.reports.ranks import cumulative
+from ccal.reports.plots import cumulative
 from ccal.reports.style import DARK, INK, MUTED, NARROW, PAPER, SERIES, render
 from tests.reports.inputs import HOSTILE, huge, records, report, structure
 

@@ -7,13 +7,10 @@
 - `write_report`, `write_comparison`: one self-contained HTML file.
 """
 
-from ccal.reports.comparison import comparison_plot
-from ccal.reports.confusion import confusion_plot
-from ccal.reports.correlation import correlation_plot
 from ccal.reports.curves import training_curves
 from ccal.reports.examples import Example, Hit, pick_classes, pick_examples
 from ccal.reports.pages import save_plots, write_comparison, write_report
-from ccal.reports.ranks import rank_plot
+from ccal.reports.plots import comparison_plot, confusion_plot, correlation_plot, rank_plot
 
 __all__ = [
     "Example",

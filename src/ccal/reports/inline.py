@@ -11,19 +11,15 @@ from xml.etree import ElementTree
 
 from ccal.errors import CcalError
 from ccal.optional import require
-from ccal.reports.style import DARK, GRID, INK, MUTED, PAPER, SERIES, render
+from ccal.reports.style import DARK, SERIES, render
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-_NAMES = {
-    INK: "--ink",
-    MUTED: "--muted",
-    GRID: "--grid",
-    PAPER: "--paper",
-    **{colour: f"--series-{number}" for number, colour in enumerate(SERIES, 1)},
-}
+_SERIES = (f"--series-{number}" for number in range(1, len(SERIES) + 1))
+_NAMES = dict(zip(DARK, ("--ink", "--muted", "--grid", "--paper", *_SERIES), strict=True))
+"""The CSS variable of each colour on a light page."""
 
 
 def colour_variables(*, dark: bool) -> str:

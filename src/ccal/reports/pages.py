@@ -18,13 +18,16 @@ from ccal.evaluation import ClassReport, CorrelationStructure, Report
 from ccal.evaluation.measures import LABELS
 from ccal.files import write_atomically
 from ccal.optional import require
-from ccal.reports.comparison import check_methods, comparison_plot
-from ccal.reports.confusion import confusion_plot
-from ccal.reports.correlation import correlation_plot
 from ccal.reports.curves import Record, best_epoch, by_stage, training_curves
 from ccal.reports.examples import Example
 from ccal.reports.inline import colour_variables, data_uri, inline_svg
-from ccal.reports.ranks import rank_plot
+from ccal.reports.plots import (
+    check_methods,
+    comparison_plot,
+    confusion_plot,
+    correlation_plot,
+    rank_plot,
+)
 from ccal.reports.style import NARROW, WIDE, arrow, render
 
 if TYPE_CHECKING:

@@ -23,18 +23,9 @@ INK, MUTED, GRID, PAPER = "#1f2328", "#59626d", "#e3e6ea", "#ffffff"
 SERIES = ("#0068a8", "#bf4d00", "#00755a", "#a0408f", "#846000", "#5a6270")
 """Line colours: told apart with any colour vision, and readable as small text on `PAPER`."""
 
-DARK = {
-    INK: "#e8eaed",
-    MUTED: "#a8b0ba",
-    GRID: "#33383f",
-    PAPER: "#15181c",
-    SERIES[0]: "#62b5f2",
-    SERIES[1]: "#ff9a52",
-    SERIES[2]: "#3fc9a3",
-    SERIES[3]: "#e596d6",
-    SERIES[4]: "#dfb953",
-    SERIES[5]: "#b3bbc5",
-}
+_ON_DARK = ("#e8eaed", "#a8b0ba", "#33383f", "#15181c")
+_SERIES_ON_DARK = ("#62b5f2", "#ff9a52", "#3fc9a3", "#e596d6", "#dfb953", "#b3bbc5")
+DARK = dict(zip((INK, MUTED, GRID, PAPER, *SERIES), _ON_DARK + _SERIES_ON_DARK, strict=True))
 """The colour on a dark page of each colour on a light one."""
 
 _MARKERS = ("o", "s", "^", "D", "v", "P")
@@ -116,6 +107,26 @@ def panel(axes: Axes, title: str, *, x: str = "", y: str = "", grid: str = "y") 
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.grid(visible=False, axis="x" if grid == "y" else "y")
+
+
+@contextmanager
+def chart(
+    width: float, height: float, title: str, *, x: str = "", grid: str = "y"
+) -> Iterator[tuple[Figure, Axes]]:
+    """A figure of one panel, and its axes to draw on; our settings hold meanwhile."""
+    with drawing():
+        figure = new_figure(width, height)
+        axes = figure.subplots()
+        panel(axes, title, x=x, grid=grid)
+        yield figure, axes
+
+
+def remark(
+    axes: Axes, text: str, at: tuple[float, float], offset: tuple[float, float], **style: Any
+) -> None:
+    """Small text beside the point `at`; the offset is in points."""
+    style.setdefault("fontsize", 8)
+    axes.annotate(text, at, xytext=offset, textcoords="offset points", **style)
 
 
 def whole_ticks(axes: Axes) -> None:
