@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-_SERIES = (f"--series-{number}" for number in range(1, len(SERIES) + 1))
+_SERIES = tuple(f"--series-{number}" for number in range(1, len(SERIES) + 1))
 _NAMES = dict(zip(DARK, ("--ink", "--muted", "--grid", "--paper", *_SERIES), strict=True))
 """The CSS variable of each colour on a light page."""
 
