@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ccal.cli import options as o
 from ccal.cli.console import align, note
 from ccal.errors import InputError
 from ccal.progress import counting
@@ -60,7 +59,7 @@ def command(
     show: Annotated[
         bool, typer.Option("--open", help="Open the picture of the best, as your desktop does.")
     ] = False,
-    as_json: o.Json = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
 ) -> None:
     """Name the tune of a recording, or of a picture of a staff, and the passage that matches.
 

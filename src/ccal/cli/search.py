@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccal.cli import options as o
 from ccal.cli.console import align, note
 from ccal.errors import InputError
 
@@ -74,7 +73,7 @@ def command(
         ),
     ] = None,
     exact: Annotated[bool, typer.Option("--exact", help="No approximation.")] = False,
-    as_json: o.Json = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
     pictures: Annotated[
         bool,
         typer.Option(

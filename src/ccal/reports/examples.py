@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -98,16 +99,21 @@ def pick_examples(
     x_ranks, y_ranks = two_way_ranks(a, b, groups=rows, ties=ties)
     scores = (a[rows] * b).sum(1)
     best = scores.new_full((len(a),), -2.0).scatter_reduce(0, rows, scores, "amax")
-    one = _View(a, torch.arange(len(a), device=rows.device), x_items)
-    other = _View(b, rows, y_items)
-    forth = _Task(f"{names[0]} -> {names[1]}", one, other, x_ranks, best)
-    back = _Task(f"{names[1]} -> {names[0]}", other, one, y_ranks, scores)
+    one = _View(a, torch.arange(len(a), device=rows.device), names[0], x_items)
+    other = _View(b, rows, names[1], y_items)
+    # The counterpart comes first or last among equal scores, as it does in the ranks.
     tolerance = 8 * torch.finfo(scores.dtype).eps * (1 if ties == "optimistic" else -1)
-    return [
-        _search(task, kind, query, k, tolerance)
-        for task in (forth, back)
-        for kind, query in _best_and_worst(task.ranks, task.scores, each)
-    ]
+    tasks = (one, other, x_ranks, best), (other, one, y_ranks, scores)
+    examples = []
+    for queries, candidates, ranks, own_scores in tasks:
+        by_score = own_scores.sort(descending=True, stable=True).indices
+        order = by_score[ranks[by_score].sort(stable=True).indices].tolist()
+        for kind, row in _choose(order, each):
+            found = _search(queries, row, candidates, kind, k, tolerance=tolerance)
+            rank = int(ranks[row])
+            counterpart = replace(found.counterpart, rank=rank)
+            examples.append(replace(found, rank=rank, counterpart=counterpart))
+    return examples
 
 
 def pick_classes(
@@ -141,94 +147,64 @@ def pick_classes(
         raise InputError(
             f"The labels must be 0 to {len(report.names) - 1}, one for each class of the report."
         )
-    labels = torch.as_tensor(item_labels).to(x.device)
+    one = _View(y, classes.to(x.device), "class", report.names)
+    other = _View(x, torch.as_tensor(item_labels).to(x.device), name, shows)
     order = report.precision.argsort(descending=True, stable=True).tolist()
-    found = _Classes(report, x, y, labels, shows, f"class -> {name}")
-    return [found.example(number, kind, k) for kind, number in _choose(order, each)]
+    return [
+        replace(
+            _search(one, row, other, kind, k, classes=report.names),
+            note=f"{report.precision[row]:.0f}% of its first {report.k}",
+        )
+        for kind, row in _choose(order, each)
+    ]
 
 
 @dataclass(frozen=True)
 class _View:
-    """Unit rows (n, d) of one modality; rows of both modalities with the same `pair` match."""
+    """Unit rows (n, d) of one modality; rows of both modalities with the same label (n,) match."""
 
     rows: Tensor
-    pair: Tensor
+    labels: Tensor
+    name: str
     items: Items | None
 
-    def show(self, row: int) -> Item:
-        return _shown(self.items, row, f"row {row}")
+    def show(self, row: int, otherwise: str) -> Item:
+        """The item of a row if it is a text or a path, else `otherwise`."""
+        value = None if self.items is None else self.items[row]
+        return value if isinstance(value, str | Path) else otherwise
 
 
-@dataclass(frozen=True)
-class _Task:
-    """One direction, with the rank and the score of the counterpart of each query."""
+def _search(
+    queries: _View,
+    query: int,
+    candidates: _View,
+    kind: Kind,
+    k: int,
+    *,
+    tolerance: float = 0.0,
+    classes: Sequence[str] = (),
+) -> Example:
+    """A row of `queries` with its first `k` hits; with `classes`, each hit names its own."""
+    scores = candidates.rows @ queries.rows[query]
+    right = candidates.labels == queries.labels[query]
+    order = (scores + tolerance * right).sort(descending=True, stable=True).indices
 
-    name: str
-    queries: _View
-    candidates: _View
-    ranks: Tensor
-    scores: Tensor
+    def hit(position: int) -> Hit:
+        row = int(order[position])
+        own = classes[int(candidates.labels[row])] if classes else ""
+        item = candidates.show(row, own or f"row {row}")
+        note = "" if item == own else own
+        return Hit(item, position + 1, float(scores[row]), bool(right[row]), note)
 
-
-def _search(task: _Task, kind: Kind, query: int, k: int, tolerance: float) -> Example:
-    found = task.candidates.rows @ task.queries.rows[query]
-    right = task.candidates.pair == task.queries.pair[query]
-    # The counterpart comes first or last among equal scores, as it does in the ranks.
-    order = (found + tolerance * right).sort(descending=True, stable=True).indices
-
-    def hit(row: int, rank: int) -> Hit:
-        return Hit(task.candidates.show(row), rank, float(found[row]), bool(right[row]))
-
-    rank = int(task.ranks[query])
+    first = int(right[order].int().argmax())
     return Example(
-        direction=task.name,
+        direction=f"{queries.name} -> {candidates.name}",
         kind=kind,
-        query=task.queries.show(query),
-        rank=rank,
-        hits=tuple(hit(row, place) for place, row in enumerate(order[:k].tolist(), 1)),
-        counterpart=hit(int(order[right[order]][0]), rank),
+        query=queries.show(query, f"row {query}"),
+        rank=first + 1,
+        hits=tuple(hit(position) for position in range(min(k, len(order)))),
+        counterpart=hit(first),
     )
-
-
-@dataclass(frozen=True)
-class _Classes:
-    """Unit rows of the items (n, d), with a label each, and of one query a class (c, d)."""
-
-    report: ClassReport
-    items: Tensor
-    queries: Tensor
-    labels: Tensor
-    shows: Items | None
-    direction: str
-
-    def example(self, number: int, kind: Kind, k: int) -> Example:
-        """Class `number` as a query, with its first `k` hits."""
-        scores = self.items @ self.queries[number]
-        order = scores.sort(descending=True, stable=True).indices
-        right = self.labels[order] == number
-        rank = 1 + int(right.int().argmax())
-
-        def hit(position: int) -> Hit:
-            row = int(order[position])
-            label = self.report.names[int(self.labels[row])]
-            item = _shown(self.shows, row, label)
-            note = "" if item == label else label
-            return Hit(item, position + 1, float(scores[row]), bool(right[position]), note)
-
-        return Example(
-            direction=self.direction,
-            kind=kind,
-            query=self.report.names[number],
-            rank=rank,
-            hits=tuple(hit(position) for position in range(min(k, len(order)))),
-            counterpart=hit(rank - 1),
-            note=f"{self.report.precision[number]:.0f}% of its first {self.report.k}",
-        )
-
-
-def _best_and_worst(ranks: Tensor, scores: Tensor, each: int) -> list[tuple[Kind, int]]:
-    by_score = scores.sort(descending=True, stable=True).indices
-    return _choose(by_score[ranks[by_score].sort(stable=True).indices].tolist(), each)
 
 
 def _choose(order: list[int], each: int) -> list[tuple[Kind, int]]:
@@ -248,9 +224,3 @@ def _choose(order: list[int], each: int) -> list[tuple[Kind, int]]:
         for query in queries:
             chosen.setdefault(query, kind)
     return [(kind, query) for query, kind in chosen.items()]
-
-
-def _shown(items: Items | None, row: int, otherwise: str) -> Item:
-    """Item `row` if it is a text or a path, else `otherwise`."""
-    value = None if items is None else items[row]
-    return value if isinstance(value, str | Path) else otherwise
