@@ -32,9 +32,7 @@ class _AllReduceSum(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
-        grad = grad.clone()
-        dist.all_reduce(grad)
-        return grad
+        return all_reduce_sum(grad)
 
 
 class _AllGather(torch.autograd.Function):
@@ -54,8 +52,7 @@ class _AllGather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
-        grad = grad.clone()
-        dist.all_reduce(grad)
+        grad = all_reduce_sum(grad)
         return grad[ctx.first : ctx.first + ctx.length]
 
 

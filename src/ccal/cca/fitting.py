@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -53,19 +53,9 @@ class Parameters:
         ridge, power = given["ridge"], given["power"]
         if not isinstance(ridge, tuple | list):
             check("ridge", ridge, _AUTO, Number(at_least=0))
-        components, seed, rows = (
-            None if given[name] is None else int(given[name])
-            for name in ("n_components", "random_state", "chunk_rows")
-        )
-        return cls(
-            n_components=components,
-            ridge=None if _AUTO.allows(ridge) else ridge_pair(ridge),
-            relative_ridge=bool(given["relative_ridge"]),
-            power=None if _AUTO.allows(power) else float(power),
-            validation_fraction=float(given["validation_fraction"]),
-            random_state=seed,
-            chunk_rows=rows,
-        )
+        ridge = None if _AUTO.allows(ridge) else ridge_pair(ridge)
+        power = None if _AUTO.allows(power) else float(power)
+        return cls(**{**given, "ridge": ridge, "power": power})
 
     @property
     def automatic(self) -> bool:
@@ -82,7 +72,7 @@ class Parameters:
                 f"n_components must be at most min(d_x, d_y, samples - 1) = min({dim_x}, {dim_y}, "
                 f"{samples - 1}) = {limit}, got {self.n_components}."
             )
-        return self.n_components or limit
+        return int(self.n_components or limit)
 
 
 @dataclass(frozen=True)
@@ -98,16 +88,6 @@ class Fitted:
     power: float
     n_samples_seen: int
     search: list[dict[str, object]]
-
-    @property
-    def x_map(self) -> Float64:
-        """A with its columns weighted: centred samples times this are scores."""
-        return self.x_projection * self.correlations**self.power
-
-    @property
-    def y_map(self) -> Float64:
-        """B with its columns weighted."""
-        return self.y_projection * self.correlations**self.power
 
     @classmethod
     def restore(cls, values: dict[str, Any]) -> Fitted:
@@ -160,13 +140,16 @@ def fit_moments(
     moments: Moments,
     parameters: Parameters,
     spans: tuple[SampleSpan | None, ...] = (None, None),
-    trials: list[Trial] | None = None,
+    trials: Sequence[Trial] = (),
 ) -> Fitted:
     """Fit on moments; where a view has a span, they are those of its coordinates."""
     if parameters.ridge is None or parameters.power is None:
         raise AssertionError("ridge and power must be chosen before the fit")
-    span_x, span_y = spans
-    dims = _dims(moments, spans)
+    mean_x, mean_y = (
+        mean.numpy().copy() if span is None else span.mean
+        for mean, span in zip((moments.mean_x, moments.mean_y), spans, strict=True)
+    )
+    dims = len(mean_x), len(mean_y)
     k = parameters.components(*dims, moments.count)
     unit = _mean_variances(moments, dims) if parameters.relative_ridge else (1.0, 1.0)
     cov = moments.covariances()
@@ -183,17 +166,10 @@ def fit_moments(
     missing = (0, k - len(correlations))
     A, B = (pad(_lift(part, span), missing) for part, span in zip((A, B), spans, strict=True))
     A, B = fix_signs(A, B)
-    return Fitted(
-        pad(correlations.clamp(max=1), missing).numpy(),
-        A.numpy(),
-        B.numpy(),
-        moments.mean_x.numpy().copy() if span_x is None else span_x.mean,
-        moments.mean_y.numpy().copy() if span_y is None else span_y.mean,
-        (ridge_x, ridge_y),
-        parameters.power,
-        moments.count,
-        [asdict(trial) for trial in trials or []],
-    )
+    correlations = pad(correlations.clamp(max=1), missing)
+    learned = correlations.numpy(), A.numpy(), B.numpy(), mean_x, mean_y
+    search = [asdict(trial) for trial in trials]
+    return Fitted(*learned, (ridge_x, ridge_y), parameters.power, moments.count, search)
 
 
 def _try_out(
@@ -218,21 +194,11 @@ def _try_out(
     return search_ridges(held, powers, scale, progress and partial(progress, "ridges"))
 
 
-def _dims(moments: Moments, spans: tuple[SampleSpan | None, ...]) -> tuple[int, int]:
-    span_x, span_y = spans
-    return (
-        len(moments.mean_x) if span_x is None else span_x.view.dim,
-        len(moments.mean_y) if span_y is None else span_y.view.dim,
-    )
-
-
 def _mean_variances(moments: Moments, dims: tuple[int, int]) -> tuple[float, float]:
     """Mean variance over the features of each view; a rotation leaves their sum unchanged."""
+    total_x, total_y = moments.xx.diagonal().sum(), moments.yy.diagonal().sum()
     freedom = moments.count - 1
-    return (
-        float(moments.xx.diagonal().sum()) / freedom / dims[0],
-        float(moments.yy.diagonal().sum()) / freedom / dims[1],
-    )
+    return float(total_x) / freedom / dims[0], float(total_y) / freedom / dims[1]
 
 
 def _lift(projection: Tensor, span: SampleSpan | None) -> Tensor:

@@ -200,11 +200,12 @@ class CCA(_Estimator):
         float64 and integer input, float32 otherwise.
         """
         learned = self._learned()
+        weights = learned.correlations**learned.power
         if Y is None:
             view = open_view(X, "X", len(learned.x_mean))
-            return project_view(view, learned.x_mean, learned.x_map)
+            return project_view(view, learned.x_mean, learned.x_projection * weights)
         view = open_view(Y, "Y", len(learned.y_mean))
-        scores = project_view(view, learned.y_mean, learned.y_map)
+        scores = project_view(view, learned.y_mean, learned.y_projection * weights)
         return scores if X is None else (self.transform(X), scores)
 
     def transform_y(self, Y: ArrayY) -> ArrayY:

@@ -102,25 +102,6 @@ class Moments:
         return Covariances(self.xx * scale, self.yy * scale, self.xy * scale)
 
 
-def _iterable(pairs: object) -> Iterable[object]:
-    if isinstance(pairs, Iterable):
-        return pairs
-    raise InputError(
-        f"pairs must be two matrices (x, y) or an iterable of such batches, "
-        f"got {type(pairs).__name__}."
-    )
-
-
-def _two_views(batch: object) -> tuple[Tensor, Tensor]:
-    """x and y of a batch; further entries, such as labels, are ignored."""
-    if isinstance(batch, Sequence) and len(batch) >= 2:
-        return batch[0], batch[1]
-    raise InputError(
-        f"Each batch must be a pair (x, y) of matrices, got {type(batch).__name__}; "
-        "pass batches, or one pair of tensors."
-    )
-
-
 def streamed(
     pairs: Iterable[Sequence[Tensor]], dim_x: int, dim_y: int, device: torch.device, *, sync: bool
 ) -> Moments:
@@ -132,7 +113,19 @@ def streamed(
     nothing = (torch.empty(0, dim, device=device) for dim in (dim_x, dim_y))
     total, refusal = Moments.of(*nothing), None
     try:
-        for x, y in map(_two_views, _iterable(pairs)):
+        if not isinstance(pairs, Iterable):
+            raise InputError(
+                f"pairs must be two matrices (x, y) or an iterable of such batches, "
+                f"got {type(pairs).__name__}."
+            )
+        for batch in pairs:
+            if not isinstance(batch, Sequence) or len(batch) < 2:
+                raise InputError(
+                    f"Each batch must be a pair (x, y) of matrices, got {type(batch).__name__}; "
+                    "pass batches, or one pair of tensors."
+                )
+            # Further entries, such as labels, are ignored.
+            x, y = batch[:2]
             check_pair(x, y, dim_x, dim_y)
             check_finite(x, "x")
             check_finite(y, "y")
