@@ -122,6 +122,14 @@ class Batcher(Generic[Asked, Reply]):
             return [self._queue.popleft() for _ in range(min(self._batch, len(self._queue)))]
 
 
+def attempt(function: Callable[..., Any], *arguments: Any) -> Any:
+    """The result, or the exception in its place."""
+    try:
+        return function(*arguments)
+    except Exception as error:
+        return error
+
+
 def _deliver(futures: list[asyncio.Future[Reply]], replies: Sequence[Reply | Exception]) -> None:
     """Hand all replies to their event loop in one call: to wake it once is cheaper."""
     by_loop: dict[asyncio.AbstractEventLoop, list[Any]] = {}

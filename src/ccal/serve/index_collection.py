@@ -6,9 +6,10 @@ together, one call of the index for each modality searched in and each filter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from ccal.retrieval.backends.base import Vectors
 from ccal.retrieval.embedding import embed
 from ccal.retrieval.filters import conditions
 from ccal.serve import describing
+from ccal.serve.batching import attempt
 from ccal.serve.cached_reader import Cached, CachedReader
 from ccal.serve.collection import Answer, Entry, Media, Query, UnknownItemError
 from ccal.serve.describing import check_modality, evenly, has_words, short
@@ -55,7 +57,9 @@ class IndexCollection:
         root: Path | None = None,
     ) -> None:
         index.bind(model)
-        self.title, self._model, self._dims = title, model, index.binding.dims
+        self.title, self._model = title, model
+        # Unit vectors (n, d) of n raw items of a modality.
+        self._embed = partial(embed, model, dims=index.binding.dims)
         self._files = ItemFiles(root)
         self._evaluation = find_run(model_folder)
         self._about = describing.describe_model(model, index.binding.fingerprint, model_folder)
@@ -65,11 +69,9 @@ class IndexCollection:
         }
         self._reader = CachedReader(index, {name: kind for kind, name in self._queries.items()})
         self._knows = word_check(model.front_ends.get(self._queries.get("text", "")))
-        self._map = Cached(self._draw, self.counts)
-
-    def counts(self) -> dict[str, int]:
-        """Number of items of each modality."""
-        return self._reader.counts()
+        # These two are methods of a collection.
+        self.counts = self._reader.counts
+        self.points = Cached(self._draw, self.counts)
 
     def check(self) -> None:
         """Read something, so that a damaged index raises its error."""
@@ -127,13 +129,12 @@ class IndexCollection:
         for members in groups.values():
             asked = [queries[number] for number in members]
             vectors = np.stack([embedded[number][0] for number in members])
-            found = _attempt(self._reader.search, asked, vectors)
+            found = attempt(self._reader.search, asked, vectors)
             for place, number in enumerate(members):
-                answers[number] = (
-                    found
-                    if isinstance(found, Exception)
-                    else _attempt(self._explain, queries[number], embedded[number], found[place])
-                )
+                answers[number] = found
+                if not isinstance(found, Exception):
+                    own = queries[number], embedded[number], found[place]
+                    answers[number] = attempt(self._explain, *own)
         return answers
 
     def entries(
@@ -161,10 +162,6 @@ class IndexCollection:
         media: Media = getattr(self._files, kind)(file)
         return media
 
-    def points(self) -> dict[str, Any]:
-        """A map of the items, or of 5,000 of them if there are more."""
-        return self._map()
-
     def evaluation(self) -> Evaluation | None:
         """The evaluation of the model's run."""
         return self._evaluation
@@ -186,10 +183,6 @@ class IndexCollection:
         counts = self.counts()
         return sorted((name for name in counts if counts[name]), key=lambda name: name == modality)
 
-    def _embed(self, modality: str, items: list[Any]) -> Vectors:
-        """Unit vectors (n, d) of raw items."""
-        return embed(self._model, modality, items, self._dims)
-
     def _embed_queries(self, queries: Sequence[Query]) -> list[Any]:
         """Vectors (1 + words, d) of each query: itself, and without each word if to be explained.
 
@@ -199,17 +192,17 @@ class IndexCollection:
         by_modality: dict[str, list[tuple[int, list[Any]]]] = {}
         for number, query in enumerate(queries):
             if query.kind == "item":
-                embedded[number] = _attempt(self._reader.index.vectors, [query.data])
+                embedded[number] = attempt(self._reader.index.vectors, [query.data])
                 continue
             items = [query.data]
             if query.explain and query.kind == "text":
                 items += describing.leave_one_out(query.data)
             by_modality.setdefault(query.modality, []).append((number, items))
         for modality, parts in by_modality.items():
-            whole = _attempt(self._embed, modality, [item for _, items in parts for item in items])
+            whole = attempt(self._embed, modality, [item for _, items in parts for item in items])
             if isinstance(whole, Exception):
                 # One query fails the whole batch: embed each alone, so that the others pass.
-                several = [_attempt(self._embed, modality, items) for _, items in parts]
+                several = [attempt(self._embed, modality, items) for _, items in parts]
             else:
                 several = np.split(whole, np.cumsum([len(items) for _, items in parts])[:-1])
             for (number, _), rows in zip(parts, several, strict=True):
@@ -248,6 +241,7 @@ class IndexCollection:
         return {"texts": sorted(texts, key=len)[: _EXAMPLES // 2], "items": items[:_EXAMPLES]}
 
     def _draw(self) -> dict[str, Any]:
+        """A map of the items, or of 5,000 of them if there are more."""
         ids = self._reader.ids()
         total = sum(map(len, ids.values()))
         if not total:
@@ -259,11 +253,3 @@ class IndexCollection:
         ]
         cards = [self._reader.card(item) for item in self._reader.index.get(chosen)]
         return describing.map_of(total, cards, self._reader.index.vectors(chosen))
-
-
-def _attempt(function: Callable[..., Any], *arguments: Any) -> Any:
-    """The result, or the exception in its place."""
-    try:
-        return function(*arguments)
-    except Exception as error:
-        return error

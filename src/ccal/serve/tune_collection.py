@@ -21,6 +21,7 @@ from ccal.optional import require
 from ccal.retrieval import fingerprint
 from ccal.retrieval.backends.base import Vectors
 from ccal.serve import describing
+from ccal.serve.batching import attempt
 from ccal.serve.cached_reader import FileSizes
 from ccal.serve.collection import Answer, Card, CutShortError, Entry, Media, Query, UnknownItemError
 from ccal.serve.describing import check_modality, evenly, has_words, short
@@ -104,14 +105,7 @@ class TuneCollection:
 
     def answer(self, queries: Sequence[Query]) -> list[Answer | Exception]:
         """One query after the other: each is a batch of snippets already."""
-        answers: list[Answer | Exception] = []
-        for query in queries:
-            try:
-                self.check()
-                answers.append(self._answer(query))
-            except Exception as error:
-                answers.append(error)
-        return answers
+        return [attempt(self._answer, query) for query in queries]
 
     def entries(
         self, modality: str | None, contains: str | None, offset: int, limit: int
@@ -155,6 +149,7 @@ class TuneCollection:
         """A library has nothing to close."""
 
     def _answer(self, query: Query) -> Answer:
+        self.check()
         data, item = query.data, None
         if query.kind == "item":
             tune = self._number(data)
