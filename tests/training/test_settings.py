@@ -30,7 +30,7 @@ def test_plain_data_round_trip(preset: str, method: str) -> None:
         ({"learning_rate": float("nan")}, "learning_rate must be a finite number"),
         ({"hidden_x": [10, -1]}, "hidden_x must be a list of positive whole numbers"),
         ({"hidden_x": 10}, "hidden_x must be a list"),
-        ({"language": None}, "language must be text, got None"),
+        ({"language": None}, "language must be text, got language=None"),
         ({"hidden_y": (3.5,)}, "hidden_y must be a list"),
         ({"dropout_x": 1.0}, "dropout_x must be a finite number of at least 0 and below 1"),
         ({"momentum": 0.0}, "momentum must be a finite number greater than 0 and of at most 1"),

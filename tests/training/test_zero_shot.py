@@ -26,7 +26,7 @@ from ccal.training import (
     train_zero_shot,
 )
 from ccal.training.batches import concatenated
-from ccal.training.validation import class_scores
+from ccal.training.scoring import class_scores
 
 pytestmark = pytest.mark.filterwarnings("ignore::ccal.errors.SmallBatchWarning")
 

@@ -28,8 +28,8 @@ from ccal.files import write_atomically
 from ccal.model import DualEncoder
 from ccal.music import SheetAudioPairs, SheetAudioStore, ThinnedPairs, split_tunes_by_melody
 from ccal.runs.folder import differences
+from ccal.training.scoring import embed
 from ccal.training.settings import Settings
-from ccal.training.validation import embed
 
 
 class Row(NamedTuple):

@@ -13,8 +13,8 @@ from ccal.training.batches import Features
 from ccal.training.loop import fit
 from ccal.training.methods import make_objective, projection_options
 from ccal.training.progress import History
+from ccal.training.scoring import embed
 from ccal.training.settings import Settings
-from ccal.training.validation import embed
 
 _HEIGHTS = {"sheet": 40, "audio": 136}
 

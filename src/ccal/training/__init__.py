@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from ccal.training.parallel import distributed_from_environment
     from ccal.training.progress import History
     from ccal.training.refined import Trained, train
-    from ccal.training.scoring import embed_pairs, evaluate
+    from ccal.training.scoring import embed, embed_pairs, evaluate
     from ccal.training.settings import METHODS, PRESETS, Method, Settings
-    from ccal.training.validation import embed
     from ccal.training.zero_shot import (
         ZeroShot,
         ZeroShotOptions,
@@ -65,9 +64,8 @@ __getattr__ = lazy_names(
         "parallel": ("distributed_from_environment",),
         "progress": ("History",),
         "refined": ("Trained", "train"),
-        "scoring": ("embed_pairs", "evaluate"),
+        "scoring": ("embed", "embed_pairs", "evaluate"),
         "settings": ("METHODS", "PRESETS", "Method", "Settings"),
-        "validation": ("embed",),
         "zero_shot": (
             "ZeroShot",
             "ZeroShotOptions",

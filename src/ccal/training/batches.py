@@ -172,7 +172,7 @@ def check_pairs(train: Features, valid: Features | None, *, one_per_group: bool)
     """Refuse too few pairs, and training and validation pairs of different shapes."""
     if len(train) < 2:
         raise InputError(f"Training needs at least 2 pairs, got {len(train)}.")
-    if one_per_group and group_count(train) == 1:
+    if epoch_length(train, one_per_group=one_per_group) == 1:
         raise InputError(
             "All training pairs are of one group, and one_per_group takes one pair of each; "
             "set it to false."
@@ -191,10 +191,10 @@ def check_pairs(train: Features, valid: Features | None, *, one_per_group: bool)
             )
 
 
-def group_count(pairs: Features) -> int | None:
-    """Number of groups; None if the pairs have none."""
+def epoch_length(pairs: Features, *, one_per_group: bool) -> int:
+    """Number of pairs that an epoch can visit: all, or one of each group."""
     groups = getattr(pairs, "groups", None)
-    return None if groups is None else len(np.unique(groups))
+    return len(pairs) if groups is None or not one_per_group else len(np.unique(groups))
 
 
 def _shapes(pairs: Features, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:

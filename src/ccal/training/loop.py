@@ -33,8 +33,8 @@ from ccal.training.batches import (
     RowNumbers,
     check_pairs,
     epoch_batches,
+    epoch_length,
     epoch_rows,
-    group_count,
     seed_epoch,
     share,
 )
@@ -49,8 +49,8 @@ from ccal.training.parallel import (
 )
 from ccal.training.progress import History, Progress, Record
 from ccal.training.schedule import Schedule
+from ccal.training.scoring import any_diverged, blocks, embed, towers_diverged
 from ccal.training.settings import Settings
-from ccal.training.validation import any_diverged, blocks, embed, towers_diverged
 
 Select = Literal["both", "x->y", "y->x"]
 Score = Callable[[DualEncoder], float]
@@ -128,10 +128,8 @@ def fit(
     if epochs is not None:
         valid = None
     check_pairs(train, valid, one_per_group=settings.one_per_group)
-    smallest = min(settings.batch_size, len(train))
-    if settings.one_per_group:
-        smallest = min(smallest, group_count(train) or smallest)
-    check_ranks(model, smallest)
+    length = epoch_length(train, one_per_group=settings.one_per_group)
+    check_ranks(model, min(settings.batch_size, length))
     check_precision(settings, next(model.parameters()).device)
 
     copy_from_rank_0(model, objective)

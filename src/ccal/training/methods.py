@@ -25,8 +25,8 @@ from ccal.losses import InfoNCELoss, PairwiseRankingLoss, SigmoidLoss, TraceNorm
 from ccal.model import DualEncoder
 from ccal.progress import counting
 from ccal.training.batches import PairFeatures
+from ccal.training.scoring import clearly_better, reciprocal_ranks
 from ccal.training.settings import Settings
-from ccal.training.validation import clearly_better, reciprocal_ranks
 
 _DIM = 128
 # `CCA` chooses no ridge by itself from fewer pairs.

@@ -17,13 +17,7 @@ from ccal.progress import StatusLine, clock_time
 class Progress:
     """Stage, epoch, loss, rate, validation score and the longest time left, on one line.
 
-    Args:
-        stage: the start of the line.
-        max_epochs: the last epoch that there can be.
-        stream: where to write; standard error if not given.
-        every: seconds between two lines, as `StatusLine` takes them.
-        enabled: False writes nothing.
-        clock: seconds, for tests.
+    `stream`, `every` and `clock` are those of `StatusLine`; enabled=False writes nothing.
 
     >>> import sys
     >>> progress = Progress("train", 5, stream=sys.stdout, every=0)

@@ -32,8 +32,8 @@ from ccal.training.methods import (
     make_front_ends,
     make_objective,
 )
+from ccal.training.scoring import class_scores, clearly_better, embed, reciprocal_ranks
 from ccal.training.settings import Settings
-from ccal.training.validation import class_scores, clearly_better, embed, reciprocal_ranks
 
 # Defaults of towers with a hidden layer; they were found on digits and Flickr8k.
 _RESIDUAL: dict[str, Any] = {

@@ -91,8 +91,7 @@ class Schedule:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where `state_dict` was taken."""
-        for name, value in state.items():
-            setattr(self, name, value)
+        vars(self).update(state)
 
 
 def _usable(score: float | None) -> TypeGuard[float]:

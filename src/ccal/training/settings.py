@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
-from ccal.bounds import Number, Options, Rule, Whole, check_all, check_names
+from ccal.bounds import Number, Options, Rule, Text, Whole, check_all, check_names
 from ccal.errors import InputError
 
 Method = Literal["refined", "ccal", "dcca", "learned", "linear"]
@@ -136,9 +136,6 @@ class Settings:
             object.__setattr__(self, name, tuple(map(int, value)))
         if unknown := [name for name in self.given if name not in BY_TOWER]:
             raise InputError(f"given takes {', '.join(BY_TOWER)}; got {unknown[0]!r}.")
-        for name in ("backbone", "language"):
-            if not isinstance(getattr(self, name), str):
-                raise InputError(f"{name} must be text, got {getattr(self, name)!r}.")
         check_all(_RULES, vars(self))
         for name in _NUMBERS:
             # TOML and checkpoints take Python's numbers only.
@@ -282,6 +279,7 @@ _HINTS = get_type_hints(Settings)
 _RULES: dict[str, Rule | tuple[Rule, ...]] = {
     **{name: Options(True, False) for name, hint in _HINTS.items() if hint is bool},
     **{n: Options(*get_args(h)) for n, h in _HINTS.items() if get_origin(h) is Literal},
+    **dict.fromkeys(("backbone", "language"), Text()),
     **_NUMBERS,
 }
 """Bounds of the numbers, and the values that flags and choices may have."""
