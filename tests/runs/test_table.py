@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from html.parser import HTMLParser
 
 import pytest
@@ -131,6 +132,21 @@ def test_every_form_shows_the_same_cells() -> None:
     assert "Means of 2 seeds" in str(table)
     assert "Means of 2 seeds" in markdown
     assert "other ties" not in markdown
+
+
+def test_html_has_the_best_in_bold_and_text_on_the_left() -> None:
+    html = Comparison.of({"close": reports(0.3), "far": reports(1.0)}).to_html()
+    bold = [line for line in html.splitlines() if "<strong>" in line]
+    assert [">close</th>" in line for line in bold] == [True, True]
+    assert "image → text" in bold[0]
+    assert "text → image" in bold[1]
+    assert "-&gt;" not in html
+    left = re.findall(r'<th scope="col" class="words">(.*?)</th>', html)
+    assert left == [
+        *("method", "direction", "better than"),
+        *("measure", "direction", "method", "against"),
+    ]
+    assert '<td class="words">text → image</td>' in html
 
 
 def test_methods_with_other_ties_are_not_tested() -> None:

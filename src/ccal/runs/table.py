@@ -21,6 +21,8 @@ from ccal.evaluation import ClassReport, Direction, Report, Ties
 from ccal.evaluation.significance import half_interval, holm, randomisation_test
 
 _DRAWS, _LEVEL = 10_000, 0.05
+_WORDS = {"method", "direction", "better than", "measure", "against"}
+"""Columns of text, which are flush left."""
 
 
 @dataclass(frozen=True)
@@ -155,8 +157,7 @@ class Comparison:
     def __str__(self) -> str:
         cells = self._cells()
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        words = {"method", "direction", "better than"}
-        sides = [str.ljust if head in words else str.rjust for head in cells[0]]
+        sides = [str.ljust if head in _WORDS else str.rjust for head in cells[0]]
         lines = [
             "  ".join(s(c, w) for s, c, w in zip(sides, line, widths, strict=True)).rstrip()
             for line in cells
@@ -173,21 +174,32 @@ class Comparison:
         return "\n\n".join([parts[0], "\n".join(self._notes()), *parts[1:]]) + "\n"
 
     def to_html(self) -> str:
-        """The table and the tests as HTML tables, without a page around them."""
+        """The table and the tests as HTML tables, without a page around them.
+
+        The highest MRR of each direction is bold; cells of text have the class "words".
+        """
+        tables = [
+            [[escape(cell.strip().replace(" -> ", " → ")) for cell in line] for line in cells]
+            for cells in self._tables()
+        ]
+        for row, line in zip(self.rows, tables[0][1:], strict=True):
+            if row.mrr == max(other.mrr for other in self.rows if other.direction == row.direction):
+                line[2] = f"<strong>{line[2]}</strong>"
+        notes = " ".join([*self._notes(), "Bold: the highest MRR of its direction."])
+        captions = notes, "Paired tests of all pairs of methods."
         parts = []
-        captions = " ".join(self._notes()), "Paired tests of all pairs of methods."
-        for cells, caption in zip(self._tables(), captions, strict=False):
-            safe = [[escape(cell.replace(" -> ", " → ")) for cell in line] for line in cells]
-            head = "".join(f'<th scope="col">{cell}</th>' for cell in safe[0])
-            body = "\n".join(
-                f'<tr><th scope="row">{line[0]}</th>'
-                + "".join(f"<td>{cell}</td>" for cell in line[1:])
-                + "</tr>"
-                for line in safe[1:]
-            )
+        for (head, *body), caption in zip(tables, captions, strict=False):
+            kinds = [' class="words"' if name in _WORDS else "" for name in head]
+            columns = [f'<th scope="col"{k}>{c}</th>' for k, c in zip(kinds, head, strict=True)]
+            lines = [
+                [f'<th scope="row"{kinds[0]}>{first}</th>']
+                + [f"<td{k}>{c}</td>" for k, c in zip(kinds[1:], rest, strict=True)]
+                for first, *rest in body
+            ]
+            rows = "\n".join(f"<tr>{''.join(line)}</tr>" for line in lines)
             parts.append(
-                f"<table>\n<caption>{escape(caption)}</caption>\n<thead><tr>{head}</tr></thead>\n"
-                f"<tbody>\n{body}\n</tbody>\n</table>"
+                f"<table>\n<caption>{escape(caption)}</caption>\n"
+                f"<thead><tr>{''.join(columns)}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>"
             )
         return "\n".join(parts)
 
