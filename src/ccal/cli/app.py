@@ -70,14 +70,9 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import PackageNotFoundError, version
+        from ccal import __version__
 
-        try:
-            print(f"ccal {version('ccal')}")
-        except PackageNotFoundError:  # run from a clone that is not installed
-            from ccal import __version__
-
-            print(f"ccal {__version__}")
+        print(f"ccal {__version__}")
         raise typer.Exit
 
 

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ccal.cli.console import note
 from ccal.errors import InputError
 from ccal.progress import counting
-
-if TYPE_CHECKING:
-    from ccal.music import Tune
-
 
 app = typer.Typer(
     add_completion=False,
@@ -69,12 +65,15 @@ def build(
 
     `ccal data build scores/ -o tunes --replace`
     """
-    from ccal.music import MusicSettings, build_store
+    from ccal.music import MusicSettings, build_store, collection, read_tunes
+    from ccal.music.tunes import COLLECTIONS
 
+    # A file or folder of the same name comes before a collection.
+    named = source in COLLECTIONS and not Path(source).exists()
     font = None if sound_font is None else str(sound_font)
     settings = MusicSettings(tempo=tempo, program=program, sound_font=font)
     store = build_store(
-        _tunes(source),
+        collection(source) if named else read_tunes(source),
         out,
         settings,
         processes=processes or os.cpu_count() or 1,
@@ -120,13 +119,3 @@ def preview(
     opened = SheetAudioStore(store)
     write_preview(SheetAudioPairs(opened, centred=centred), out, tunes=tunes, seed=seed)
     note(f"Wrote {out}")
-
-
-def _tunes(source: str) -> list[Tune]:
-    """The tunes of a collection, or of the file or folder of that name if there is one."""
-    from ccal.music import collection, read_tunes
-    from ccal.music.tunes import COLLECTIONS
-
-    if source in COLLECTIONS and not Path(source).exists():
-        return collection(source)
-    return read_tunes(source)

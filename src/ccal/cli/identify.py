@@ -71,6 +71,8 @@ def command(
 
     `ccal identify staff.png --library tunes --out found`
     """
+    from ccal.features.scan import SUFFIXES
+
     if query.is_dir():
         raise InputError(f"{query} is a folder; expected a file, one recording or picture.")
     if not query.is_file():
@@ -78,7 +80,7 @@ def command(
     if out is not None and out.exists() and not out.is_dir():
         raise InputError(f"--out {out}: expected a folder, and this is a file.")
     found = _library(library, model)
-    is_picture = _is_picture(query)
+    is_picture = query.suffix.lower() in SUFFIXES
     matches = found.identify_sheet(query, k) if is_picture else found.identify(query, k)
     if as_json:
         kind = "sheet" if is_picture else "audio"
@@ -108,12 +110,6 @@ def _library(folder: Path | None, run: Path | None) -> TuneLibrary:
             note("The tunes are rendered and embedded once, which takes some minutes.")
         return default_library(chosen, rendering=counting("rendering tunes"), embedding=embedding)
     return library_of(SheetAudioStore(folder), chosen, progress=embedding)
-
-
-def _is_picture(path: Path) -> bool:
-    from ccal.features.scan import SUFFIXES
-
-    return path.suffix.lower() in SUFFIXES
 
 
 def _table(matches: list[TuneMatch]) -> list[str]:

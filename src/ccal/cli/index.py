@@ -22,9 +22,7 @@ def command(
     run: o.RunFolder,
     out: Annotated[
         str,
-        typer.Option(
-            "--out",
-            "-o",
+        o.out(
             metavar="LOCATION",
             help="A folder, `postgresql://user@host/database?table=NAME`, or "
             "`milvus://host:19530/NAME` (`http://` and `https://` as well).",
@@ -90,9 +88,14 @@ def command(
 
     model = load_model(run)
     if source is None and rebuild:
-        _refuse_for_rebuild(modality, column, id_column, metadata, key, float16, dims, codes)
         from ccal.retrieval.models import rebuild_from_files
 
+        given_too = (modality, column, id_column, metadata, key, float16, dims, codes)
+        if any(option not in (None, False) for option in given_too):
+            raise InputError(
+                "--rebuild without an INPUT keeps what the index holds, and its form; it takes no "
+                "--modality, --column, --id, --metadata, --key, --float16, --dims or --codes."
+            )
         progress = counting("embedding")
         with rebuild_from_files(out, model, model_folder=run, progress=progress) as index:
             note(f"Embedded {index.count():,} items of {index.stats().location} anew.")
@@ -104,6 +107,7 @@ def command(
     from ccal.data.items import read_items
     from ccal.features import ImageFeatures
     from ccal.retrieval import Index
+    from ccal.retrieval.backends import exists
 
     given = read_items(
         source,
@@ -117,7 +121,7 @@ def command(
         note(text)
     known: dict[str, Any] = {"ids": given.ids, "metadata": given.metadata, "files": given.files}
     known["progress"] = counting(f"indexing {modality}")
-    if rebuild or not _exists(out):
+    if rebuild or not exists(out):
         dtype: Any = "float16" if float16 else "float32"
         known |= {"modality": modality, "dtype": dtype, "dims": dims, "codes": codes}
         known["replace"] = rebuild
@@ -143,31 +147,18 @@ def _report_if_stopped(
     `before` is how many it held; after a rebuild the count does not tell new items from old ones.
     """
     from ccal.retrieval import Index
+    from ccal.retrieval.backends import exists
 
     try:
         yield
     except KeyboardInterrupt:
         # An index that cannot be opened now is no news for a person who pressed Ctrl-C.
         with suppress(CcalError):
-            if not rebuild and _exists(location):
+            if not rebuild and exists(location):
                 with Index.open(location) as index:
                     if (added := index.count(modality) - before) > 0:
                         _report(index, added, modality)
         raise
-
-
-def _refuse_for_rebuild(*options: object) -> None:
-    if any(option not in (None, False) for option in options):
-        raise InputError(
-            "--rebuild without an INPUT keeps what the index holds, and its form; it takes no "
-            "--modality, --column, --id, --metadata, --key, --float16, --dims or --codes."
-        )
-
-
-def _exists(location: str) -> bool:
-    from ccal.retrieval.backends import exists
-
-    return exists(location)
 
 
 def _report(index: Index, count: int, modality: str) -> None:

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from ccal.cli.console import note
 from ccal.progress import counting
-
-
-class Small(Enum):
-    """What the paper's small set has in common with ours."""
-
-    tunes = "tunes"
-    pairs = "pairs"
 
 
 def command(
@@ -52,9 +44,9 @@ def command(
         int, typer.Option(min=1, help="Of the first convolutions; 1 in the paper, 2 is quicker.")
     ] = 1,
     small: Annotated[
-        Small,
+        Literal["tunes", "pairs"],
         typer.Option(help="The small set: the paper's number of tunes (47), or of pairs (27,000)."),
-    ] = Small.tunes,
+    ] = "tunes",
     margin: Annotated[
         float, typer.Option(min=0, help="Of the ranking loss; 0.7 in the paper.")
     ] = 0.7,
@@ -95,7 +87,7 @@ def command(
         batch_size=batch_size,
         epoch_pairs=epoch_pairs,
         stride=stride,
-        small=small.value,
+        small=small,
         margin=margin,
         momentum=momentum,
         weight_decay=weight_decay,

@@ -111,7 +111,11 @@ def command(
         found = [{"query": name, "hits": [asdict(hit) for hit in hits]} for name, hits in answers]
         print(json.dumps(found if several else found[0], indent=1))
         return
-    show = _pictures() if pictures and sys.stdout and sys.stdout.isatty() else None
+    graphics = None
+    if pictures and sys.stdout and sys.stdout.isatty():
+        from ccal.cli.pictures import picture, terminal_graphics
+
+        graphics = terminal_graphics()
     for number, (name, hits) in enumerate(answers):
         if several:
             print(f"{'' if number == 0 else chr(10)}{name}")
@@ -119,7 +123,7 @@ def command(
         print(header if hits else "nothing found")
         for hit, line in zip(hits, lines, strict=True):
             print(line)
-            if show and (shown := show(hit.file)):
+            if graphics and (shown := picture(hit.file, graphics)):
                 print(shown)
 
 
@@ -223,14 +227,6 @@ def _guess(model: DualEncoder, query: str) -> str:
             f"of this model takes that; say which with --modality {x} or --modality {y}."
         )
     return fitting[0]
-
-
-def _pictures() -> Callable[[str | None], str | None] | None:
-    """A function from an image file to text that shows it in this terminal, which may have none."""
-    from ccal.cli.pictures import picture, terminal_graphics
-
-    graphics = terminal_graphics()
-    return None if graphics is None else lambda file: picture(file, graphics)
 
 
 def _table(hits: Sequence[Hit]) -> list[str]:
