@@ -1,10 +1,8 @@
 """Binary codes: embeddings as a few bytes each; the public names of `ccal.retrieval.codes`."""
 
 from ccal.retrieval.codes.binary import BinaryCodes
-from ccal.retrieval.codes.code_index import CodeHits, CodeIndex
-from ccal.retrieval.codes.hamming import hamming_distances, pack, unpack
-from ccal.retrieval.codes.heads import itq_rotation
-from ccal.retrieval.codes.training import HeadTraining
+from ccal.retrieval.codes.code_index import CodeHits, CodeIndex, hamming_distances, pack, unpack
+from ccal.retrieval.codes.heads import HeadTraining, itq_rotation
 
 __all__ = [
     "BinaryCodes",

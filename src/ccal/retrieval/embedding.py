@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ccal.cca import CCALayer
@@ -17,7 +16,7 @@ from ccal.encoders import LinearTower, tower_config
 from ccal.errors import InputError
 from ccal.model import DualEncoder, Items
 from ccal.ranks import unit_rows
-from ccal.retrieval.backends.base import Batches, Vectors
+from ccal.retrieval.backends.base import Vectors
 from ccal.retrieval.items import Item
 
 Progress = Callable[[int, int], None]
@@ -51,9 +50,24 @@ def fingerprint(model: DualEncoder) -> str:
 
 
 def width(model: DualEncoder, dims: int | None) -> int:
-    """Columns of the vectors of a model, cut to the leading `dims` if given."""
-    _check_dims(model, dims)
-    return (dims or _whole(model)) + (0 if model.hubs is None else 4)
+    """Columns of the vectors of a model, cut to the leading `dims` if given.
+
+    A model whose last dimensions do not matter least refuses `dims`.
+    """
+    whole = _whole(model)
+    if dims is not None:
+        # Linear towers start as linear CCA, and further training keeps its order.
+        towers = all(isinstance(tower, LinearTower) for tower in model.towers.values())
+        projection = model.projection
+        canonical = isinstance(projection, CCALayer) and projection.coordinates == "canonical"
+        if not (canonical or (projection is None and towers)):
+            raise InputError(
+                f"dims={dims} keeps the leading canonical dimensions, and this model has none: it "
+                'must end in linear towers, or in a CCALayer with coordinates="canonical".'
+            )
+        if not 1 <= dims <= whole:
+            raise InputError(f"dims must lie between 1 and the model's {whole}, got {dims}.")
+    return (dims or whole) + (0 if model.hubs is None else 4)
 
 
 def embed(
@@ -76,28 +90,24 @@ def embed_items(
     raw: Items | Callable[[Sequence[Item]], Items],
     batch_size: int,
     progress: Progress | None,
-) -> Batches:
+) -> Iterator[tuple[Sequence[Item], Vectors]]:
     """Items with their vectors, in chunks of one modality each.
 
     `raw` are the raw items, or a function that reads those of some items; `progress` is told how
     many are done.
     """
-
-    def batches() -> Iterator[tuple[Sequence[Item], Vectors]]:
-        start = 0
-        while start < len(items):
-            stop = min(start + _CHUNK, len(items))
-            modality = items[start].modality
-            while items[stop - 1].modality != modality:
-                stop -= 1
-            chunk = items[start:stop]
-            content = raw(chunk) if callable(raw) else raw[start:stop]
-            yield chunk, embed(model, modality, content, dims, batch_size)
-            start = stop
-            if progress is not None:
-                progress(start, len(items))
-
-    return batches()
+    start = 0
+    while start < len(items):
+        stop = min(start + _CHUNK, len(items))
+        modality = items[start].modality
+        while items[stop - 1].modality != modality:
+            stop -= 1
+        chunk = items[start:stop]
+        content = raw(chunk) if callable(raw) else raw[start:stop]
+        yield chunk, embed(model, modality, content, dims, batch_size)
+        start = stop
+        if progress is not None:
+            progress(start, len(items))
 
 
 def unit_vectors(vectors: Any, dim: int, name: str) -> Vectors:
@@ -123,9 +133,17 @@ def unit_vectors(vectors: Any, dim: int, name: str) -> Vectors:
             f"{name} must have shape (n, {dim}), the width of this index, got {given.shape}."
         )
     squares = np.einsum("nd,nd->n", rows, rows)
-    if not len(rows) or not (squares.min() > _TINY and squares.max() < 1 / _TINY):
-        return _extreme_unit_vectors(rows, name)
-    unit: Vectors = (rows / np.sqrt(squares)[:, None]).astype(np.float32)
+    unit: Vectors
+    if len(rows) and squares.min() > _TINY and squares.max() < 1 / _TINY:
+        unit = (rows / np.sqrt(squares)[:, None]).astype(np.float32)
+        return unit
+    unit = unit_rows(torch.from_numpy(rows), name).float().numpy()
+    zero = np.flatnonzero((unit == 0).all(1))
+    if len(zero):
+        raise InputError(
+            f"{name} is zero in {len(zero)} of {len(unit)} rows, first in row {zero[0]} "
+            "(counted from 0): a vector without direction has no cosine."
+        )
     return unit
 
 
@@ -145,18 +163,6 @@ def as_batch(query: Any) -> tuple[Any, bool]:
     return [query], False
 
 
-def _extreme_unit_vectors(rows: NDArray[np.float64], name: str) -> Vectors:
-    """Unit rows where squared lengths overflow or vanish; NaN and rows of zeros are refused."""
-    unit: Vectors = unit_rows(torch.from_numpy(rows), name).float().numpy()
-    zero = np.flatnonzero((unit == 0).all(1))
-    if len(zero):
-        raise InputError(
-            f"{name} is zero in {len(zero)} of {len(unit)} rows, first in row {zero[0]} "
-            "(counted from 0): a vector without direction has no cosine."
-        )
-    return unit
-
-
 def _leading(embedded: Tensor, model: DualEncoder, dims: int) -> Tensor:
     """The first `dims` columns, as long as all were, and the columns of the hub correction."""
     # The canonical part keeps its share of the length, so that the hub columns keep theirs.
@@ -165,23 +171,6 @@ def _leading(embedded: Tensor, model: DualEncoder, dims: int) -> Tensor:
     length = torch.linalg.vector_norm(part, dim=1, keepdim=True)
     longer = torch.linalg.vector_norm(whole, dim=1, keepdim=True) / length.clamp_min(1e-30)
     return torch.cat((part * longer, hubs), dim=1)
-
-
-def _check_dims(model: DualEncoder, dims: int | None) -> None:
-    """Refuse to cut vectors whose last dimensions do not matter least."""
-    if dims is None:
-        return
-    # Linear towers start as linear CCA, and further training keeps its order.
-    towers = all(isinstance(tower, LinearTower) for tower in model.towers.values())
-    projection = model.projection
-    canonical = isinstance(projection, CCALayer) and projection.coordinates == "canonical"
-    if not (canonical or (projection is None and towers)):
-        raise InputError(
-            f"dims={dims} keeps the leading canonical dimensions, and this model has none: it must "
-            'end in linear towers, or in a CCALayer with coordinates="canonical".'
-        )
-    if not 1 <= dims <= _whole(model):
-        raise InputError(f"dims must lie between 1 and the model's {_whole(model)}, got {dims}.")
 
 
 def _whole(model: DualEncoder) -> int:

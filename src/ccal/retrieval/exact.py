@@ -70,8 +70,7 @@ def nearest(
     if not len(queries) or not count:
         return Found.nothing(len(queries))
     excluded = None if allowed is None else torch.from_numpy(np.flatnonzero(~allowed))
-    blocks = []
-    more = {}
+    blocks, more = [], {}
     whole = torch.from_numpy(vectors)
     block = _block(whole)
     # Blocks share their memory, as fresh memory costs as much as a product.
@@ -88,14 +87,16 @@ def nearest(
         fine, at = descending(fine, at)
         blocks.append((fine, at))
         if width < count:
-            kth = fine[:, k - 1]
-            for row in _unsure(values[:, -1], kth, queries.shape[1]):
-                at_all = _above(rough[row], kth[row], queries.shape[1])
+            # Where a vector outside the candidates could be as good as the k-th, as among equal
+            # vectors, all that may be are compared.
+            least, last = fine[:, k - 1] - slack(queries.shape[1]), values[:, -1]
+            for row in np.flatnonzero((last >= least) & (last > -np.inf)).tolist():
+                at_all = (rough[row] >= least[row]).nonzero().T.numpy()
                 more[start + row] = score(part[row : row + 1], vectors, at_all)[0], at_all[0]
     if len(blocks) == 1:
         return Found(*blocks[0], more)
-    cosines, positions = zip(*blocks, strict=True)
-    return Found(np.concatenate(cosines), np.concatenate(positions), more)
+    cosines, positions = map(np.concatenate, zip(*blocks, strict=True))
+    return Found(cosines, positions, more)
 
 
 def largest(scores: Tensor, m: int) -> tuple[Tensor, Tensor]:
@@ -156,24 +157,6 @@ def descending(
     if len(order) > 1:
         order = order + np.arange(len(order))[:, None] * order.shape[1]
     return cosines.take(order), positions.take(order)
-
-
-def _unsure(last: NDArray[np.float32], kth: NDArray[np.float64], dim: int) -> list[int]:
-    """Queries for which a vector outside the candidates could be as good as the k-th of them.
-
-    Equal vectors are an example. `last` is the smallest product of a candidate.
-    """
-    unsure = last >= kth - slack(dim)
-    if not unsure.any():
-        return []
-    found: list[int] = np.flatnonzero(unsure & (last > -np.inf)).tolist()
-    return found
-
-
-def _above(products: Tensor, cosine: float, dim: int) -> NDArray[np.int64]:
-    """Positions (1, m) of all that may reach a cosine, by their products (n,)."""
-    found: NDArray[np.int64] = (products >= cosine - slack(dim)).nonzero().T.numpy()
-    return found
 
 
 def slack(dim: int) -> float:

@@ -9,8 +9,14 @@ from ccal.errors import CcalError, InputError
 from ccal.losses import PairwiseRankingLoss
 from ccal.model import DualEncoder
 from ccal.ranks import mean_reciprocal_ranks
-from ccal.retrieval.codes.heads import Head, itq_heads, unit_views
-from ccal.retrieval.codes.training import HeadTraining, train_heads, train_through
+from ccal.retrieval.codes.heads import (
+    Head,
+    HeadTraining,
+    itq_heads,
+    train_heads,
+    train_through,
+    unit_views,
+)
 from tests.retrieval.codes.data import embedded_pairs
 
 QUICK = HeadTraining(epochs=6, batch_size=100, learning_rate=3e-3)

@@ -69,7 +69,10 @@ class Backend(ABC):
     def search(
         self, queries: Vectors, modalities: Sequence[str], k: int, where: Conditions, exact: bool
     ) -> Sequence[Sequence[Hit]]:
-        """The k nearest of each query by cosine, the best first, equal ones by id."""
+        """The k nearest of each query by cosine, the best first, equal ones by id.
+
+        All answers show one state of the index, except in Milvus.
+        """
 
     @abstractmethod
     def items(self, ids: Sequence[str]) -> list[Item]:

@@ -62,13 +62,11 @@ class PostgresBackend(Backend):
 
     @classmethod
     def exists(cls, location: str) -> bool:
-        """Whether there is an index."""
         with closing(cls(location)) as backend:
             return backend._has_tables()
 
     @classmethod
     def open(cls, location: str) -> Self:
-        """Open an index that exists."""
         backend = cls(location)
         with backend._closing_on_error():
             if not backend._has_tables():
@@ -125,7 +123,6 @@ class PostgresBackend(Backend):
     def search(
         self, queries: Vectors, modalities: Sequence[str], k: int, where: Conditions, exact: bool
     ) -> list[list[Hit]]:
-        """The k nearest of each query, from one state of the index."""
         tests = [postgres_condition(condition) for condition in where]
         met = " AND ".join(["modality = %s", *(test for test, _ in tests)])
         values = [value for _, found in tests for value in found]
@@ -155,12 +152,10 @@ class PostgresBackend(Backend):
         return answers
 
     def items(self, ids: Sequence[str]) -> list[Item]:
-        """Items by id."""
         with self._reading():
             return self._items(ids)
 
     def vectors(self, ids: Sequence[str]) -> Vectors:
-        """Vectors by id, as they are stored."""
         with self._reading():
             self._items(ids)
             sql = f"SELECT id, vector FROM {self._table} WHERE id = ANY(%s)"
@@ -169,19 +164,16 @@ class PostgresBackend(Backend):
         return np.stack(rows) if rows else np.empty((0, self.binding.dim), np.float32)
 
     def ids(self, modality: str | None) -> list[str]:
-        """All ids, in the order in which they were added."""
         sql = f"SELECT id FROM {self._table} WHERE modality = coalesce(%s, modality) ORDER BY row"
         with self._reading():
             return [id for (id,) in self._query(sql, [modality])]
 
     def counts(self) -> dict[str, int]:
-        """Items of each modality."""
         with self._reading():
             counts: dict[str, int] = json.loads(self._about("counts"))
         return {modality: count for modality, count in counts.items() if count}
 
     def next_number(self) -> int:
-        """A number that no item had before."""
         sql = f"SELECT last_value + is_called::int FROM {self._table}_row_seq"
         with self._reading():
             return int(self._query(sql)[0][0])

@@ -15,9 +15,16 @@ from ccal.cca import CCALayer
 from ccal.errors import InputError
 from ccal.files import load_part, save_part
 from ccal.model import DualEncoder
-from ccal.retrieval.codes.hamming import Packed, check_bits, pack
-from ccal.retrieval.codes.heads import Head, itq_heads, sign_heads, unit_views
-from ccal.retrieval.codes.training import HeadTraining, train_heads, train_through
+from ccal.retrieval.codes.code_index import Packed, check_bits, pack
+from ccal.retrieval.codes.heads import (
+    Head,
+    HeadTraining,
+    itq_heads,
+    sign_heads,
+    train_heads,
+    train_through,
+    unit_views,
+)
 from ccal.retrieval.embedding import fingerprint
 from ccal.retrieval.items import OtherModelError
 
@@ -110,9 +117,8 @@ class BinaryCodes:
         check_bits(bits)
         name_x, name_y = model.modalities
         x, y = model.features(name_x, x), model.features(name_y, y)
-        embedded = unit_views(
-            model.encode(name_x, x, corrected=False), model.encode(name_y, y, corrected=False)
-        )
+        views = ((name_x, x), (name_y, y))
+        embedded = unit_views(*(model.encode(*view, corrected=False) for view in views))
         start = itq_heads(*embedded, bits, dims=dims, seed=seed)
         tuned, heads = train_through(model, x, y, start, training or HeadTraining())
         named = dict(zip(model.modalities, heads, strict=True))

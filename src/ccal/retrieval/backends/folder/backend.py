@@ -54,7 +54,6 @@ class FolderBackend(Backend):
 
     @classmethod
     def exists(cls, location: str) -> bool:
-        """Whether there is an index that was built to its end, or a damaged one."""
         path = _database_of(Path(location))
         try:
             if not path.is_file():
@@ -141,7 +140,6 @@ class FolderBackend(Backend):
     def search(
         self, queries: Vectors, modalities: Sequence[str], k: int, where: Conditions, exact: bool
     ) -> list[Hits]:
-        """The k nearest of each query, from one state of the index."""
         with self._guard:
             view, matching = self._state(modalities, where)
         # A view never changes, so that threads can search it side by side.
@@ -151,32 +149,27 @@ class FolderBackend(Backend):
         return ranked(found, catalogue, len(queries), k)
 
     def items(self, ids: Sequence[str]) -> list[Item]:
-        """Items by id."""
         with self._guard, self._store.reading():
             rows = self._store.rows(ids)
             known = self._store.items(rows)
             return [known[row] for row in rows]
 
     def vectors(self, ids: Sequence[str]) -> Vectors:
-        """Vectors by id, as the item store has them."""
         with self._guard, self._store.reading():
             wanted = self._store.rows(ids)
             rows, vectors = self._store.vectors_of(wanted, self.binding.dim, self.binding.dtype)
             return vectors[np.searchsorted(rows, wanted)].astype(np.float32)
 
     def ids(self, modality: str | None) -> list[str]:
-        """All ids, in the order in which they were added."""
         sql = "SELECT id FROM items WHERE coalesce(modality = ?, 1) ORDER BY row"
         with self._guard:
             return [id for (id,) in self._store.query(sql, [modality])]
 
     def counts(self) -> dict[str, int]:
-        """Items of each modality."""
         with self._guard:
             return self._store.counts()
 
     def next_number(self) -> int:
-        """A number that no item had before."""
         with self._guard:
             return self._store.last_row() + 1
 

@@ -192,9 +192,9 @@ def _packed(
 
 
 def _searched(packed: NDArray[np.uint8]) -> Any:
-    from ccal.retrieval.codes.hamming import FaissCodes, HammingCodes
+    from ccal.retrieval.codes.code_index import HammingCodes
 
-    return FaissCodes(packed) if has_faiss() else HammingCodes(packed)
+    return HammingCodes(packed, "faiss" if has_faiss() else "numpy")
 
 
 def _layout(about: dict[str, Any]) -> list[tuple[Any, tuple[int, ...]]]:

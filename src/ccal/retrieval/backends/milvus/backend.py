@@ -71,13 +71,11 @@ class MilvusBackend(Backend):
 
     @classmethod
     def exists(cls, location: str) -> bool:
-        """Whether there is an index."""
         with closing(cls(location)) as backend:
             return backend._server.about() is not None
 
     @classmethod
     def open(cls, location: str) -> Self:
-        """Open an index that exists."""
         backend = cls(location)
         with backend._closing_on_error():
             about = backend._server.about()
@@ -197,27 +195,22 @@ class MilvusBackend(Backend):
         return self._read(run)
 
     def items(self, ids: Sequence[str]) -> list[Item]:
-        """Items by id."""
         found = self._read(lambda about: self._server.find(about, ids, FACTS))
         return [item_of(row) for row in in_order(ids, found)]
 
     def vectors(self, ids: Sequence[str]) -> Vectors:
-        """Vectors by id, as they are stored."""
         found = self._read(lambda about: self._server.find(about, ids, ["vector"]))
         return vectors_of(in_order(ids, found), self.binding)
 
     def ids(self, modality: str | None) -> list[str]:
-        """All ids, in the order in which they were added."""
         names = self.binding.modalities if modality is None else [modality]
         found = self._read(lambda about: self._server.scan(about, names, ["id"]))
         return [str(row["id"]) for row in found]
 
     def counts(self) -> dict[str, int]:
-        """Items of each modality."""
         return self._read(self._server.counts)
 
     def next_number(self) -> int:
-        """A number that no item had before."""
         return self._now().numbered + 1
 
     def details(self) -> dict[str, Any]:
@@ -240,7 +233,6 @@ class MilvusBackend(Backend):
                 raise CcalError(f"{self.location}: the vector of {row['id']!r} is damaged.")
 
     def close(self) -> None:
-        """Close the connection."""
         self._server.close()
 
     def _now(self) -> About:
