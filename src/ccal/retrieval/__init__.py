@@ -6,10 +6,9 @@ embedding  raw items and vectors as unit rows; the fingerprint of a model
 models     the model of an index: found where it was saved, or replaced by a newer one
 filters    conditions on metadata
 exact      exact search by matrix products
-answers    hits that are made when somebody looks at them
+answers    candidates in one order, and hits made when somebody looks at them
 backends   where an index is kept: a folder, PostgreSQL, Milvus
 codes      binary codes; `ccal.codes` has their public names
-models     the model of an index, opened from its folder
 """
 
 from typing import TYPE_CHECKING

@@ -16,9 +16,8 @@ from itertools import accumulate
 from typing import Any, Protocol, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ccal.retrieval.exact import Found, descending
+from ccal.retrieval.exact import Doubles, Found, Ints, descending
 from ccal.retrieval.items import Hit
 
 Facts = tuple[str, str, Mapping[str, Any], str | None]
@@ -100,9 +99,7 @@ class Hits(Sequence[Hit]):
 
     __slots__ = ("_catalogue", "_positions", "_scores")
 
-    def __init__(
-        self, scores: NDArray[np.float64], positions: NDArray[np.int64], catalogue: Catalogue
-    ) -> None:
+    def __init__(self, scores: Doubles, positions: Ints, catalogue: Catalogue) -> None:
         self._scores, self._positions, self._catalogue = scores, positions, catalogue
 
     def __len__(self) -> int:
@@ -180,8 +177,8 @@ def _by_id(
     shards: list[Found], catalogue: Catalogue, query: int, k: int
 ) -> tuple[list[float], list[int]]:
     """Cosines and positions of the k best of one query that has ties."""
-    found: list[NDArray[np.float64]] = []
-    at: list[NDArray[np.int64]] = []
+    found: list[Doubles] = []
+    at: list[Ints] = []
     for shard, start in zip(shards, catalogue.starts, strict=False):
         cosines, positions = shard.more.get(query, (shard.cosines[query], shard.positions[query]))
         found.append(cosines)

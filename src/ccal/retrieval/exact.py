@@ -14,6 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.floating]
+Doubles = NDArray[np.float64]
+
 _SPARE, _GROUP = 6, 64
 _FEW = 1 << 18
 """With fewer entries than this, plain `topk` is fastest."""
@@ -33,11 +38,11 @@ class Found:
     many, as among equal vectors, in arbitrary order.
     """
 
-    cosines: NDArray[np.float64]
-    positions: NDArray[np.int64]
-    more: dict[int, tuple[NDArray[np.float64], NDArray[np.int64]]] = field(default_factory=dict)
+    cosines: Doubles
+    positions: Ints
+    more: dict[int, tuple[Doubles, Ints]] = field(default_factory=dict)
 
-    def through(self, positions: NDArray[np.int64]) -> Found:
+    def through(self, positions: Ints) -> Found:
         """The same with positions[p] for each position p."""
         more = {query: (cosines, positions[at]) for query, (cosines, at) in self.more.items()}
         return Found(self.cosines, positions[self.positions], more)
@@ -49,10 +54,7 @@ class Found:
 
 
 def nearest(
-    queries: NDArray[np.float32],
-    vectors: NDArray[np.floating],
-    k: int,
-    allowed: NDArray[np.bool_] | None = None,
+    queries: NDArray[np.float32], vectors: Floats, k: int, allowed: Bools | None = None
 ) -> Found:
     """The k best cosines of each query at least, and all that equal the k-th.
 
@@ -123,9 +125,7 @@ def largest(scores: Tensor, m: int) -> tuple[Tensor, Tensor]:
     return best.values, torch.cat((positions, ends), dim=1).gather(1, best.indices)
 
 
-def score(
-    queries: NDArray[np.float32], vectors: NDArray[np.floating], positions: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def score(queries: NDArray[np.float32], vectors: Floats, positions: Ints) -> Doubles:
     """Cosines (q, m) of unit queries (q, d) with unit vectors (n, d) at positions (q, m).
 
     Each depends on its query and its vector only.
@@ -145,9 +145,7 @@ def score(
     return cosines.round(12, out=cosines)
 
 
-def descending(
-    cosines: NDArray[np.float64], positions: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def descending(cosines: Doubles, positions: Ints) -> tuple[Doubles, Ints]:
     """Both (q, m), the largest cosines of each query first.
 
     >>> descending(np.array([[0.1, 0.3, 0.2]]), np.array([[7, 8, 9]]))

@@ -54,11 +54,10 @@ def conditions(where: Where) -> list[Condition]:
                 if bound is None or isinstance(bound, bool):
                     raise InputError(f"where[{key!r}]: {operator} {bound!r} has no order.")
                 found.append(Condition(path, operator, (_plain(key, bound),)))
-        elif isinstance(wanted, list | tuple | set | frozenset):
-            values = tuple(_plain(key, value) for value in wanted)
-            found.append(Condition(path, "=", values))
         else:
-            found.append(Condition(path, "=", (_plain(key, wanted),)))
+            several = isinstance(wanted, list | tuple | set | frozenset)
+            values = tuple(_plain(key, value) for value in (wanted if several else [wanted]))
+            found.append(Condition(path, "=", values))
     return found
 
 
@@ -112,9 +111,8 @@ def milvus_condition(condition: Condition) -> str:
     Milvus cannot ask for null, nor for an entry of a list by its size: null passes with lists and
     objects, and behind a range every list does. `meets` decides.
     """
-    path = "metadata" + "".join(
-        f"[{json.dumps(key, ensure_ascii=False)}]" for key in condition.path
-    )
+    keys = (json.dumps(key, ensure_ascii=False) for key in condition.path)
+    path = "metadata" + "".join(f"[{key}]" for key in keys)
     tests = []
     for value in condition.values:
         literal = json.dumps(value, ensure_ascii=False)

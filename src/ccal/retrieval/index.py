@@ -189,10 +189,10 @@ class Index:
     ) -> list[str]:
         """Embed and add items; returns their ids."""
         model = self._needed_model("add raw items", "add_vectors")
-        new = self._new_items(modality, len(items), ids, metadata, files)
+        ids = self._ids_of_new(ids, modality, len(items))
+        new = make_items(modality, len(items), ids, metadata, files)
         dims = self.binding.dims
-        batches = embed_items(model, dims, new, items, batch_size, progress)
-        self._backend.insert(batches)
+        self._backend.insert(embed_items(model, dims, new, items, batch_size, progress))
         return [item.id for item in new]
 
     def add_vectors(
@@ -206,7 +206,8 @@ class Index:
     ) -> list[str]:
         """Add items by embeddings (n, dim) that the index's model made; returns their ids."""
         rows = unit_vectors(vectors, self.binding.dim, "vectors")
-        new = self._new_items(modality, len(rows), ids, metadata, files)
+        ids = self._ids_of_new(ids, modality, len(rows))
+        new = make_items(modality, len(rows), ids, metadata, files)
         self._backend.insert([(new, rows)])
         return [item.id for item in new]
 
@@ -344,18 +345,9 @@ class Index:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _new_items(
-        self,
-        modality: str,
-        count: int,
-        ids: Sequence[str] | None,
-        metadata: Metadata | None,
-        files: Sequence[Location] | None,
-    ) -> list[Item]:
+    def _ids_of_new(self, ids: Sequence[str] | None, modality: str, count: int) -> Sequence[str]:
         self.binding.check_modality(modality)
-        if ids is None:
-            ids = _numbered(modality, self._backend.next_number(), count)
-        return make_items(modality, count, ids, metadata, files)
+        return _numbered(modality, self._backend.next_number(), count) if ids is None else ids
 
     def _needed_model(self, purpose: str, instead: str) -> DualEncoder:
         if self._model is None:

@@ -136,9 +136,12 @@ def make_changes(
     """Changes of items; wrong numbers of entries, ids and metadata are refused."""
     check_ids(ids)
     _check_lengths(f"{len(ids)} ids", len(ids), metadata=metadata, files=files)
-    _check_metadata(metadata)
+    for number, entry in enumerate(metadata or ()):
+        _check_metadata(entry, f"metadata[{number}]")
     facts = [None] * len(ids) if metadata is None else metadata
-    paths = [None] * len(ids) if files is None else _check_files(files)
+    paths = [None] * len(ids) if files is None else [os.fspath(file) for file in files]
+    for number, path in enumerate(paths):
+        _check_text(path or "", f"files[{number}]")
     return [Change(*row) for row in zip(ids, facts, paths, strict=True)]
 
 
@@ -211,27 +214,17 @@ def _check_lengths(what: str, count: int, **given: Any) -> None:
             raise InputError(f"{name} has {len(values)} entries for {what}.")
 
 
-def _check_metadata(metadata: Sequence[Mapping[str, Any]] | None) -> None:
-    """Refuse metadata that are not JSON objects."""
-    for number, entry in enumerate(metadata or ()):
-        name = f"metadata[{number}]"
-        if not isinstance(entry, Mapping):
-            raise InputError(f"{name} must be a mapping, got a {type(entry).__name__}.")
-        try:
-            text = json.dumps(dict(entry), allow_nan=False, ensure_ascii=False)
-            text.encode()
-        except (TypeError, ValueError) as error:
-            raise InputError(f"{name} cannot be kept as JSON: {error}.") from error
-        if "\\u0000" in text:
-            raise InputError(f"{name} has a NUL character, which databases cannot keep.")
-
-
-def _check_files(files: Sequence[str | os.PathLike[str]]) -> list[str]:
-    """Files as text."""
-    paths = [os.fspath(file) for file in files]
-    for number, path in enumerate(paths):
-        _check_text(path, f"files[{number}]")
-    return paths
+def _check_metadata(entry: Any, name: str) -> None:
+    """Refuse metadata that are no JSON object."""
+    if not isinstance(entry, Mapping):
+        raise InputError(f"{name} must be a mapping, got a {type(entry).__name__}.")
+    try:
+        text = json.dumps(dict(entry), allow_nan=False, ensure_ascii=False)
+        text.encode()
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} cannot be kept as JSON: {error}.") from error
+    if "\\u0000" in text:
+        raise InputError(f"{name} has a NUL character, which databases cannot keep.")
 
 
 def _check_text(text: str, name: str) -> None:

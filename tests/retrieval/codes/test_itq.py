@@ -60,7 +60,7 @@ def test_shared_axes_are_ordered_by_agreement() -> None:
 
 def test_heads_are_centred_by_view() -> None:
     x, y = unit_views(*embedded_pairs(400))
-    for heads in (sign_heads(x, y, 8), itq_heads(x, y, 16, iterations=3)):
+    for heads in (sign_heads(x, y, 8), itq_heads(x, y, 16)):
         for head, view in zip(heads, (x, y), strict=True):
             torch.testing.assert_close(
                 head(view).mean(0), torch.zeros(len(head.bias)), atol=1e-5, rtol=0

@@ -43,7 +43,7 @@ def _backend_of(location: Location) -> type[Backend]:
     """The class that a location means; only its own packages are imported."""
     scheme, has_scheme, _ = location.partition("://") if isinstance(location, str) else ("",) * 3
     if not has_scheme:
-        from ccal.retrieval.backends.folder import FolderBackend
+        from ccal.retrieval.backends.folder.backend import FolderBackend
 
         return FolderBackend
     if scheme in ("postgresql", "postgres"):
@@ -51,7 +51,7 @@ def _backend_of(location: Location) -> type[Backend]:
 
         return PostgresBackend
     if scheme in ("milvus", "http", "https"):
-        from ccal.retrieval.backends.milvus import MilvusBackend
+        from ccal.retrieval.backends.milvus.backend import MilvusBackend
 
         return MilvusBackend
     raise InputError(

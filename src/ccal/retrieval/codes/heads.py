@@ -118,7 +118,7 @@ def sign_heads(x: Tensor, y: Tensor, bits: int) -> tuple[Head, Head]:
 
 
 def itq_heads(
-    x: Tensor, y: Tensor, bits: int, *, dims: int | None = None, iterations: int = 50, seed: int = 0
+    x: Tensor, y: Tensor, bits: int, *, dims: int | None = None, seed: int = 0
 ) -> tuple[Head, Head]:
     """One rotation for both views, learnt from unit embeddings (n, k) of both.
 
@@ -135,7 +135,7 @@ def itq_heads(
     centred = [(view - view.mean(0)).double() for view in (x, y)]
     axes = shared_axes(*centred)[:, :dims]
     values = torch.cat([view @ axes for view in centred])
-    rotation, _ = itq_rotation(values, bits, iterations=iterations, seed=seed)
+    rotation, _ = itq_rotation(values, bits, seed=seed)
     weight = (axes @ rotation).float()
     return _centred(weight, x), _centred(weight, y)
 
@@ -190,9 +190,7 @@ def train_heads(
     [(8, 16), (8, 16)]
     """
     layers = [_SoftHead(head, view) for head, view in zip(start, (x, y), strict=True)]
-    _train(lambda rows: (x[rows], y[rows]), len(x), layers, [], settings)
-    head_x, head_y = (layer.head() for layer in layers)
-    return head_x, head_y
+    return _train(lambda rows: (x[rows], y[rows]), len(x), layers, [], settings)
 
 
 def train_through(
@@ -229,9 +227,8 @@ def train_through(
     # The towers' own dropout draws from the global generator, whose state is restored afterwards.
     with torch.random.fork_rng():
         torch.manual_seed(settings.seed)
-        _train(embedded, len(x), layers, list(model.towers.parameters()), settings)
-    head_x, head_y = (layer.head() for layer in layers)
-    return model.eval().requires_grad_(True), (head_x, head_y)
+        heads = _train(embedded, len(x), layers, list(model.towers.parameters()), settings)
+    return model.eval().requires_grad_(True), heads
 
 
 class _SoftHead(nn.Module):
@@ -265,8 +262,8 @@ def _train(
     layers: Sequence[_SoftHead],
     tower_parameters: list[nn.Parameter],
     settings: HeadTraining,
-) -> None:
-    """Train layers, and towers if any, in place; `embedded` maps rows (m,) to their embeddings."""
+) -> tuple[Head, Head]:
+    """Heads, and towers if any in place; `embedded` maps rows (m,) to their embeddings."""
     generator = torch.Generator().manual_seed(settings.seed)
     groups: list[dict[str, Any]] = [{"params": [p for layer in layers for p in layer.parameters()]}]
     if tower_parameters:
@@ -288,6 +285,8 @@ def _train(
             loss(*bits).backward()
             optimiser.step()
             step += 1
+    head_x, head_y = (layer.head() for layer in layers)
+    return head_x, head_y
 
 
 def _kept(view: Tensor, dropout: float, generator: torch.Generator) -> Tensor:

@@ -7,7 +7,3 @@ compaction  new rows become segments, small segments larger ones; damaged files 
 view        what a search sees: segments, rows in none yet, rows removed
 candidates  approximate search in large segments, by faiss or binary codes
 """
-
-from ccal.retrieval.backends.folder.backend import FolderBackend
-
-__all__ = ["FolderBackend"]

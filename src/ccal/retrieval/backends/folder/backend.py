@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ccal.array_files import DamagedFileError
 from ccal.errors import CcalError, InputError
@@ -20,6 +19,7 @@ from ccal.retrieval.backends.folder import compaction
 from ccal.retrieval.backends.folder.item_store import ItemStore
 from ccal.retrieval.backends.folder.segments import ItemsFile, VectorsFile
 from ccal.retrieval.backends.folder.view import View
+from ccal.retrieval.exact import Ints
 from ccal.retrieval.filters import Conditions
 from ccal.retrieval.items import (
     Binding,
@@ -108,7 +108,7 @@ class FolderBackend(Backend):
                 for items, vectors in batches:
                     store.insert(items, vectors.astype(binding.dtype))
             backend._bind(binding)
-            compaction.compact_if_due(store, folder, binding, always=True)
+            compaction.compact_if_due(store, binding, always=True)
         except BaseException:
             # Before the lock is free, so that nobody else's index is discarded.
             with suppress(CcalError):
@@ -157,7 +157,7 @@ class FolderBackend(Backend):
     def vectors(self, ids: Sequence[str]) -> Vectors:
         with self._guard, self._store.reading():
             wanted = self._store.rows(ids)
-            rows, vectors = self._store.vectors_of(wanted, self.binding.dim, self.binding.dtype)
+            rows, vectors = self._store.vectors_of(wanted, self.binding)
             return vectors[np.searchsorted(rows, wanted)].astype(np.float32)
 
     def ids(self, modality: str | None) -> list[str]:
@@ -196,7 +196,7 @@ class FolderBackend(Backend):
             if verdict != "ok":
                 raise DamagedIndexError(f"{self._store.path} is damaged: {verdict}.")
             with self._store.reading():
-                self._store.vectors("1", [], self.binding.dim, self.binding.dtype)
+                self._store.vectors("1", [], self.binding)
             self._view = None
             self._repair()
 
@@ -232,19 +232,17 @@ class FolderBackend(Backend):
         with self._guard:
             if not self._lock.held:
                 _become_writer(self._lock)
-                compaction.remove_orphans(self._store, self.folder)
+                compaction.remove_orphans(self._store)
             with self._store.writing():
                 self._read_binding()
                 yield
-            compaction.compact_if_due(self._store, self.folder, self.binding)
+            compaction.compact_if_due(self._store, self.binding)
 
     def _read_binding(self) -> Binding:
         self._bind(Binding.from_json(self._store.get("binding")))
         return self.binding
 
-    def _state(
-        self, modalities: Sequence[str], where: Conditions
-    ) -> tuple[View, dict[str, NDArray[np.int64]]]:
+    def _state(self, modalities: Sequence[str], where: Conditions) -> tuple[View, dict[str, Ints]]:
         """The view of now, and under conditions the rows of each modality that meet them."""
         # Damage that appears later is answered by the item store, and repaired the next time.
         if self._view is None or self._view.damaged:
@@ -261,7 +259,7 @@ class FolderBackend(Backend):
             damaged = self._read_view().damaged
         if damaged and not self._store.changing:
             binding = self._read_binding()
-            if compaction.repair(self._store, self.folder, binding, damaged, self._lock):
+            if compaction.repair(self._store, binding, damaged, self._lock):
                 with self._store.reading():
                     self._view = self._new_view()
 
@@ -278,7 +276,7 @@ class FolderBackend(Backend):
         return fresh
 
     def _new_view(self) -> View:
-        return View.read(self._store, self.folder, self._read_binding(), self._view)
+        return View.read(self._store, self._read_binding(), self._view)
 
 
 def _database_of(folder: Path) -> Path:

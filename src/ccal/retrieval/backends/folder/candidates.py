@@ -22,10 +22,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ccal.array_files import ArrayFile, DamagedFileError, write_array_file
+from ccal.files import write_atomically
 from ccal.optional import require
 from ccal.retrieval.backends.base import Vectors
 from ccal.retrieval.backends.folder.segments import Segment
-from ccal.retrieval.exact import nearest
+from ccal.retrieval.exact import Bools, Floats, Ints, nearest
 from ccal.retrieval.items import Binding
 
 RECALL = 0.99
@@ -59,15 +60,27 @@ def open_candidates(folder: Path, segment: Segment, binding: Binding) -> Cells |
     return None
 
 
+def write_candidates(
+    folder: Path, segment: Segment, vectors: Floats, codes: int | None
+) -> int | None:
+    """Write codes of this many bits, or cells; returns `Segment.approximate`."""
+    if codes is not None:
+        write_codes(folder / segment.file("codes"), vectors, codes)
+        return 0
+    if not has_faiss():
+        return None
+    content = build_cells(vectors)
+    write_atomically(folder / segment.file("faiss"), content)
+    return zlib.crc32(content)
+
+
 class Cells:
     """Cells of a segment, of which faiss searches those nearest to the query."""
 
     def __init__(self, content: bytes) -> None:
         self._index = _faiss().deserialize_index(np.frombuffer(content, np.uint8))
 
-    def candidates(
-        self, queries: Vectors, k: int, allowed: NDArray[np.bool_] | None
-    ) -> NDArray[np.int64]:
+    def candidates(self, queries: Vectors, k: int, allowed: Bools | None) -> Ints:
         """Positions (q, m) of near vectors for queries (q, d); -1 where there are no more."""
         # faiss compares vectors of float16: a few more, as the last may come in another order.
         count = min(k + max(2, k // 8), self._index.ntotal)
@@ -78,23 +91,18 @@ class Cells:
             selector = faiss.IDSelectorBitmap(bits)
             parameters = faiss.SearchParametersIVF(nprobe=self._index.nprobe, sel=selector)
         _, positions = self._index.search(queries, count, params=parameters)
-        found: NDArray[np.int64] = positions
+        found: Ints = positions
         return found
 
 
-def build_cells(vectors: NDArray[np.floating]) -> bytes:
+def build_cells(vectors: Floats) -> bytes:
     """A faiss index of unit vectors (n, d) in cells, as the content of a file."""
     faiss = _faiss()
     count, dim = vectors.shape
     rows = np.ascontiguousarray(vectors, np.float32)
     cells = max(1, min(int(4 * count**0.5), count // 40))
-    index = faiss.IndexIVFScalarQuantizer(
-        faiss.IndexFlatIP(dim),
-        dim,
-        cells,
-        faiss.ScalarQuantizer.QT_fp16,
-        faiss.METRIC_INNER_PRODUCT,
-    )
+    flat, form = faiss.IndexFlatIP(dim), faiss.ScalarQuantizer.QT_fp16
+    index = faiss.IndexIVFScalarQuantizer(flat, dim, cells, form, faiss.METRIC_INNER_PRODUCT)
     index.cp.spherical = True
     # More points would move the cells little; the recall is measured below.
     index.cp.max_points_per_centroid = 64
@@ -122,15 +130,13 @@ class CodesFile(ArrayFile):
         self._axes = torch.from_numpy(axes)
         self._searched = _searched(self.packed)
 
-    def candidates(
-        self, queries: Vectors, k: int, allowed: NDArray[np.bool_] | None
-    ) -> NDArray[np.int64]:
+    def candidates(self, queries: Vectors, k: int, allowed: Bools | None) -> Ints:
         """Positions (q, m) of near vectors for queries (q, d); -1 where there are no more."""
         wanted = max(2 * k, self.rerank * k // _NEAREST, self.rerank)
         if allowed is not None:
             # Codes that are not allowed are found as well, and more so if they are near.
             wanted = int(1.5 * wanted * len(allowed) / max(1, int(allowed.sum())))
-        at: NDArray[np.int64] = self._searched.nearest(self.codes_of(queries), wanted)[0]
+        at: Ints = self._searched.nearest(self.codes_of(queries), wanted)[0]
         return at if allowed is None else np.where(allowed[at], at, -1)
 
     def codes_of(self, queries: Vectors) -> NDArray[np.uint8]:
@@ -138,7 +144,7 @@ class CodesFile(ArrayFile):
         return _packed(queries, self._axes)
 
 
-def write_codes(path: Path, vectors: NDArray[np.floating], bits: int) -> None:
+def write_codes(path: Path, vectors: Floats, bits: int) -> None:
     """Write codes of unit vectors (n, d)."""
     from ccal.retrieval.codes.heads import itq_rotation
 
@@ -161,9 +167,7 @@ def write_codes(path: Path, vectors: NDArray[np.floating], bits: int) -> None:
     write_array_file(path, about, axes.numpy(), packed)
 
 
-def _measured(
-    vectors: NDArray[np.floating], rng: np.random.Generator
-) -> tuple[Vectors, NDArray[np.int64]]:
+def _measured(vectors: Floats, rng: np.random.Generator) -> tuple[Vectors, Ints]:
     """Queries (q, d) halfway between items, and the positions (q, 10) of their nearest."""
     ends = rng.integers(len(vectors), size=(2, min(_QUERIES, len(vectors))))
     queries = (vectors[ends[0]] + vectors[ends[1]]).astype(np.float32)
@@ -171,14 +175,12 @@ def _measured(
     return queries, nearest(queries, vectors, k).positions[:, :k]
 
 
-def _recall(found: NDArray[np.int64], true: NDArray[np.int64]) -> float:
+def _recall(found: Ints, true: Ints) -> float:
     pairs = zip(true, found, strict=True)
     return float(np.mean([np.isin(near, there).mean() for near, there in pairs]))
 
 
-def _packed(
-    vectors: NDArray[np.floating], axes: Tensor, centre: Tensor | None = None
-) -> NDArray[np.uint8]:
+def _packed(vectors: Floats, axes: Tensor, centre: Tensor | None = None) -> NDArray[np.uint8]:
     """Codes (n, bytes) of items, around their centre, or of queries, without one.
 
     The centre adds the same to the cosine of every item with a query, so that queries keep it.

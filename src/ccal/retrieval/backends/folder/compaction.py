@@ -9,16 +9,12 @@ from __future__ import annotations
 
 import secrets
 import warnings
-import zlib
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ccal.errors import CcalError, InputError
-from ccal.files import FileLock, LockedError, write_atomically
+from ccal.files import FileLock, LockedError
+from ccal.retrieval.backends.folder.candidates import write_candidates
 from ccal.retrieval.backends.folder.item_store import ItemStore
 from ccal.retrieval.backends.folder.segments import SPAN, Segment, write_items, write_vectors
 from ccal.retrieval.items import Binding, DamagedIndexError
@@ -33,33 +29,31 @@ def segments_of(store: ItemStore) -> list[Segment]:
     return [Segment(*row) for row in store.query(sql)]
 
 
-def compact_if_due(
-    store: ItemStore, folder: Path, binding: Binding, *, always: bool = False
-) -> None:
+def compact_if_due(store: ItemStore, binding: Binding, *, always: bool = False) -> None:
     """Compact after a change; the change is safe even if compaction fails. For the writer only."""
     try:
         if always or _is_due(store):
-            _compact(store, folder, binding)
+            _compact(store, binding)
     except (OSError, CcalError) as error:
         if isinstance(error, DamagedIndexError):
             raise
         warnings.warn(
-            f"{folder}: the change is safe, but files for faster search could not be written "
+            f"{store.folder}: the change is safe, but files for faster search could not be written "
             f"({error}).",
             stacklevel=2,
         )
 
 
-def remove_orphans(store: ItemStore, folder: Path) -> None:
+def remove_orphans(store: ItemStore) -> None:
     """Remove files of segments that are not listed. For the writer only."""
     known = {segment.name for segment in segments_of(store)}
-    for path in [*folder.glob("segment-*"), *folder.glob(".segment-*")]:
+    for path in [*store.folder.glob("segment-*"), *store.folder.glob(".segment-*")]:
         if path.stem not in known:
             path.unlink(missing_ok=True)
 
 
 def repair(
-    store: ItemStore, folder: Path, binding: Binding, damaged: Mapping[str, Segment], lock: FileLock
+    store: ItemStore, binding: Binding, damaged: Mapping[str, Segment], lock: FileLock
 ) -> bool:
     """Write segments again, given by the names of damaged files.
 
@@ -74,15 +68,15 @@ def repair(
         known = segments_of(store)
         for name, segment in damaged.items():
             if segment in known:
-                _replace(store, folder, binding, [segment], [segment.span], store.compacted)
+                _replace(store, binding, [segment], [segment.span], store.compacted)
                 warnings.warn(
-                    f"{folder / name} was missing or damaged; it was written again from "
+                    f"{store.folder / name} was missing or damaged; it was written again from "
                     f"{store.path.name}.",
                     stacklevel=2,
                 )
     except OSError as error:
         warnings.warn(
-            f"{folder} has files that are missing or damaged and cannot be written again "
+            f"{store.folder} has files that are missing or damaged and cannot be written again "
             f"({error}); {store.path.name} answers in their place, slower.",
             stacklevel=2,
         )
@@ -102,7 +96,7 @@ def _is_due(store: ItemStore) -> bool:
     return stale > TAIL // 4 and any(_is_stale(store, segment) for segment in segments_of(store))
 
 
-def _compact(store: ItemStore, folder: Path, binding: Binding) -> None:
+def _compact(store: ItemStore, binding: Binding) -> None:
     """Bring all rows into segments."""
     done, last = store.compacted, store.last_row()
     sql = "SELECT modality, count(*) FROM items WHERE row > ? GROUP BY modality"
@@ -120,7 +114,7 @@ def _compact(store: ItemStore, folder: Path, binding: Binding) -> None:
             if segment not in merged and _is_stale(store, segment):
                 old.append(segment)
                 spans.append(segment.span)
-    _replace(store, folder, binding, old, spans, last)
+    _replace(store, binding, old, spans, last)
 
 
 def _to_merge(own: list[Segment], new: int) -> list[Segment]:
@@ -147,14 +141,13 @@ def _is_stale(store: ItemStore, segment: Segment) -> bool:
 
 def _replace(
     store: ItemStore,
-    folder: Path,
     binding: Binding,
     old: list[Segment],
     spans: list[tuple[str, int, int]],
     compacted: int,
 ) -> None:
     """Write a segment for each span of rows of a modality, and list them instead of the old."""
-    made = [_write(store, folder, binding, *span) for span in spans]
+    made = [_write(store, binding, *span) for span in spans]
     with store.writing():
         for segment in old:
             store.query("DELETE FROM segments WHERE name = ?", [segment.name])
@@ -166,36 +159,20 @@ def _replace(
             store.query("INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?)", values)
         store.compacted = compacted
     # A reader that has not opened the old ones reads these rows from its view of the item store.
-    remove_orphans(store, folder)
+    remove_orphans(store)
 
 
 def _write(
-    store: ItemStore, folder: Path, binding: Binding, modality: str, first: int, last: int
+    store: ItemStore, binding: Binding, modality: str, first: int, last: int
 ) -> Segment | None:
     """The rows of a modality between two numbers as files; None if there are none."""
     segment = Segment(f"segment-{secrets.token_hex(6)}", modality, first, last)
-    rows, vectors = store.vectors(SPAN, segment.span, binding.dim, binding.dtype)
+    rows, vectors = store.vectors(SPAN, segment.span, binding)
     if not len(rows):
         return None
-    write_vectors(folder / segment.file("vectors"), rows, vectors)
-    write_items(folder / segment.file("items"), store.records(SPAN, segment.span)[1])
+    write_vectors(store.folder / segment.file("vectors"), rows, vectors)
+    write_items(store.folder / segment.file("items"), store.records(SPAN, segment.span)[1])
     crc = None
     if len(rows) >= binding.approximate_from:
-        crc = _write_approximate(folder, segment, vectors, binding.codes)
+        crc = write_candidates(store.folder, segment, vectors, binding.codes)
     return replace(segment, count=len(rows), approximate=crc)
-
-
-def _write_approximate(
-    folder: Path, segment: Segment, vectors: NDArray[np.floating], codes: int | None
-) -> int | None:
-    """Write the file for approximate search; returns `Segment.approximate`."""
-    from ccal.retrieval.backends.folder.candidates import build_cells, has_faiss, write_codes
-
-    if codes is not None:
-        write_codes(folder / segment.file("codes"), vectors, codes)
-        return 0
-    if not has_faiss():
-        return None
-    content = build_cells(vectors)
-    write_atomically(folder / segment.file("faiss"), content)
-    return zlib.crc32(content)

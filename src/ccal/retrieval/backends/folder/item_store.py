@@ -13,39 +13,58 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ccal.errors import CcalError, InputError
 from ccal.retrieval.answers import pack_record
+from ccal.retrieval.exact import Floats, Ints
 from ccal.retrieval.filters import Conditions, sqlite_condition
-from ccal.retrieval.items import Change, DamagedIndexError, Item, id_taken, in_order
+from ccal.retrieval.items import Binding, Change, DamagedIndexError, Item, id_taken, in_order
+
+_SCHEMA = """
+CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE items (
+    row INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, modality TEXT NOT NULL,
+    metadata TEXT NOT NULL, file TEXT);
+CREATE TABLE vectors (row INTEGER PRIMARY KEY, vector BLOB NOT NULL, crc INTEGER NOT NULL);
+CREATE TABLE segments (
+    name TEXT PRIMARY KEY, modality TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
+    count INTEGER NOT NULL, approximate INTEGER);
+CREATE TABLE counts (modality TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE removed (row INTEGER PRIMARY KEY, modality TEXT NOT NULL);
+"""
+# A trigger, so that every change of an item is listed.
+_DESCRIBED = (
+    "CREATE TABLE IF NOT EXISTS described (row INTEGER PRIMARY KEY, modality TEXT NOT NULL)",
+    "CREATE TRIGGER IF NOT EXISTS describe AFTER UPDATE OF id, metadata, file ON items "
+    "WHEN new.row <= (SELECT CAST(value AS INTEGER) FROM about WHERE key = 'sealed') "
+    "BEGIN INSERT OR IGNORE INTO described VALUES (new.row, new.modality); END",
+)
 
 
-class _Database:
-    """A connection with transactions, whose errors name the file.
+class ItemStore:
+    """Items by row number; a new vector takes a new row, and a row number is never used again.
 
-    The table `about` holds values by name; its entry `changes` counts transactions. `changing` says
-    whether one that writes is under way.
+    `about` holds the binding, `changes`, which counts transactions, and `sealed`, which is
+    `compacted`. The tables `removed` and `described` list rows that were removed, or whose metadata
+    or file changed, since their segment was written. `changing` says whether a transaction that
+    writes is under way.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self.folder = path, path.parent
         self._depth = self._written = 0
         self.changing = False
-        if not os.access(path.parent, os.W_OK):
+        if not os.access(self.folder, os.W_OK):
             raise InputError(
-                f"{path.parent}: even to search an index, SQLite must be allowed to write to its "
+                f"{self.folder}: even to search an index, SQLite must be allowed to write to its "
                 "folder, where it notes who reads; get that right, or copy the folder."
             )
-        try:
+        with self._named_errors():
             # Autocommit: transactions begin and end where we say. The backend locks.
-            self._db = sqlite3.connect(
-                path, timeout=30, isolation_level=None, check_same_thread=False
-            )
+            options: Any = {"isolation_level": None, "check_same_thread": False}
+            self._db: sqlite3.Connection = sqlite3.connect(path, timeout=30, **options)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
-        except sqlite3.DatabaseError as error:
-            raise self._named(error) from error
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -72,10 +91,8 @@ class _Database:
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Rows of one statement."""
-        try:
+        with self._named_errors():
             return self._db.execute(sql, parameters).fetchall()
-        except sqlite3.DatabaseError as error:
-            raise self._named(error) from error
 
     def get(self, key: str) -> str:
         """A value of `about`."""
@@ -90,10 +107,8 @@ class _Database:
 
     def query_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """One statement for each row of parameters."""
-        try:
+        with self._named_errors():
             self._db.executemany(sql, rows)
-        except sqlite3.DatabaseError as error:
-            raise self._named(error) from error
 
     def close(self) -> None:
         """Close the connection."""
@@ -115,44 +130,18 @@ class _Database:
             if self._db.in_transaction:
                 self._db.rollback()
 
-    def _named(self, error: sqlite3.DatabaseError) -> CcalError:
-        """An error of SQLite, with the name of the file."""
-        if isinstance(error, sqlite3.OperationalError):
-            return CcalError(f"{self.path}: {error}; nothing was changed.")
-        return DamagedIndexError(
-            f"{self.path} is damaged: {error}. It holds the items of the index, which cannot "
-            "be restored without it; build the index again."
-        )
-
-
-_SCHEMA = """
-CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE items (
-    row INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, modality TEXT NOT NULL,
-    metadata TEXT NOT NULL, file TEXT);
-CREATE TABLE vectors (row INTEGER PRIMARY KEY, vector BLOB NOT NULL, crc INTEGER NOT NULL);
-CREATE TABLE segments (
-    name TEXT PRIMARY KEY, modality TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
-    count INTEGER NOT NULL, approximate INTEGER);
-CREATE TABLE counts (modality TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE removed (row INTEGER PRIMARY KEY, modality TEXT NOT NULL);
-"""
-# A trigger, so that every change of an item is listed.
-_DESCRIBED = (
-    "CREATE TABLE IF NOT EXISTS described (row INTEGER PRIMARY KEY, modality TEXT NOT NULL)",
-    "CREATE TRIGGER IF NOT EXISTS describe AFTER UPDATE OF id, metadata, file ON items "
-    "WHEN new.row <= (SELECT CAST(value AS INTEGER) FROM about WHERE key = 'sealed') "
-    "BEGIN INSERT OR IGNORE INTO described VALUES (new.row, new.modality); END",
-)
-
-
-class ItemStore(_Database):
-    """Items by row number; a new vector takes a new row, and a row number is never used again.
-
-    `about` holds the binding, `changes`, and `sealed`, which is `compacted`.
-    The tables `removed` and `described` list rows that were removed, or whose metadata or file
-    changed, since their segment was written.
-    """
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        """Errors of SQLite, with the name of the file."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise CcalError(f"{self.path}: {error}; nothing was changed.") from error
+        except sqlite3.DatabaseError as error:
+            raise DamagedIndexError(
+                f"{self.path} is damaged: {error}. It holds the items of the index, which cannot "
+                "be restored without it; build the index again."
+            ) from error
 
     def is_complete(self) -> bool:
         """Whether the first transaction, which builds the index, was committed."""
@@ -181,23 +170,19 @@ class ItemStore(_Database):
     def compacted(self, row: int) -> None:
         self.set("sealed", row)
 
-    def insert(self, items: Sequence[Item], vectors: NDArray[np.floating]) -> None:
+    def insert(self, items: Sequence[Item], vectors: Floats) -> None:
         """Add items; one whose id exists is refused."""
         ids = [item.id for item in items]
         if taken := self.query(f"SELECT id FROM items WHERE {_among('id')} LIMIT 1", [_list(ids)]):
             raise id_taken(taken[0][0])
         row = self.last_row()
-        self.query_many(
-            "INSERT INTO items VALUES (?, ?, ?, ?, ?)",
-            (
-                (row + n, i.id, i.modality, _json(i.metadata), i.file)
-                for n, i in enumerate(items, start=1)
-            ),
-        )
+        numbered = enumerate(items, start=row + 1)
+        values = ((n, i.id, i.modality, _json(i.metadata), i.file) for n, i in numbered)
+        self.query_many("INSERT INTO items VALUES (?, ?, ?, ?, ?)", values)
         self._insert_vectors(range(row + 1, row + 1 + len(items)), vectors)
         self._count(Counter(item.modality for item in items))
 
-    def move(self, rows: Sequence[int], vectors: NDArray[np.floating]) -> None:
+    def move(self, rows: Sequence[int], vectors: Floats) -> None:
         """Give the items of these rows new vectors, which takes new rows."""
         new = range(self.last_row() + 1, self.last_row() + 1 + len(rows))
         self._drop_vectors(rows)
@@ -237,9 +222,7 @@ class ItemStore(_Database):
             for row, id, modality, facts, file in self.query(sql, [_list(rows)])
         }
 
-    def records(
-        self, condition: str, parameters: Sequence[Any]
-    ) -> tuple[NDArray[np.int64], list[bytes]]:
+    def records(self, condition: str, parameters: Sequence[Any]) -> tuple[Ints, list[bytes]]:
         """Row numbers (n,), ascending, and records of the items that meet a condition."""
         columns = ", ".join(f"CAST({name} AS BLOB)" for name in ("id", "metadata", "file"))
         sql = f"SELECT row, {columns} FROM items WHERE {condition} ORDER BY row"
@@ -247,7 +230,7 @@ class ItemStore(_Database):
         rows = np.array([row for row, *_ in found], np.int64)
         return rows, [pack_record(*parts) for _, *parts in found]
 
-    def matching(self, modality: str, where: Conditions) -> NDArray[np.int64]:
+    def matching(self, modality: str, where: Conditions) -> Ints:
         """Row numbers (n,), ascending, of items that meet all conditions."""
         tests = [sqlite_condition(condition) for condition in where]
         sql = " AND ".join(["SELECT row FROM items WHERE modality = ?", *(t for t, _ in tests)])
@@ -255,28 +238,27 @@ class ItemStore(_Database):
         return np.array(self.query(f"{sql} ORDER BY row", parameters), np.int64).reshape(-1)
 
     def vectors(
-        self, condition: str, parameters: Sequence[Any], dim: int, dtype: str
-    ) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
+        self, condition: str, parameters: Sequence[Any], binding: Binding
+    ) -> tuple[Ints, Floats]:
         """Row numbers (n,), ascending, and vectors (n, dim) of items that meet a condition."""
         tables = "items JOIN vectors USING (row)"
         sql = f"SELECT row, vector, crc FROM {tables} WHERE {condition} ORDER BY row"
         found = self.query(sql, parameters)
+        size = binding.dim * np.dtype(binding.dtype).itemsize
         for row, blob, crc in found:
-            if zlib.crc32(blob) != crc or len(blob) != dim * np.dtype(dtype).itemsize:
+            if zlib.crc32(blob) != crc or len(blob) != size:
                 raise DamagedIndexError(
                     f"{self.path} is damaged: the vector of row {row} does not match its checksum. "
                     "Build the index again."
                 )
         rows = np.array([row for row, _, _ in found], np.int64)
         joined = bytearray(b"".join(blob for _, blob, _ in found))
-        flat = np.frombuffer(joined, dtype) if joined else np.empty(0, dtype)
-        return rows, flat.reshape(len(rows), dim)
+        flat = np.frombuffer(joined, binding.dtype) if joined else np.empty(0, binding.dtype)
+        return rows, flat.reshape(len(rows), binding.dim)
 
-    def vectors_of(
-        self, rows: Sequence[int], dim: int, dtype: str
-    ) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
+    def vectors_of(self, rows: Sequence[int], binding: Binding) -> tuple[Ints, Floats]:
         """Row numbers and vectors of these rows."""
-        return self.vectors(_among("row"), [_list(rows)], dim, dtype)
+        return self.vectors(_among("row"), [_list(rows)], binding)
 
     def last_row(self) -> int:
         """The highest row number ever used."""
@@ -301,18 +283,14 @@ class ItemStore(_Database):
     def _drop_vectors(self, rows: Sequence[int]) -> None:
         """Delete vectors, and list those in segments as removed."""
         self.query(f"DELETE FROM vectors WHERE {_among('row')}", [_list(rows)])
+        sql = f"INSERT INTO removed SELECT row, modality FROM items WHERE {_among('row')}"
         compacted = self.compacted
-        self.query(
-            f"INSERT INTO removed SELECT row, modality FROM items WHERE {_among('row')}",
-            [_list(row for row in rows if row <= compacted)],
-        )
+        self.query(sql, [_list(row for row in rows if row <= compacted)])
 
-    def _insert_vectors(self, rows: Iterable[int], vectors: NDArray[np.floating]) -> None:
-        blobs = (vector.tobytes() for vector in vectors)
-        self.query_many(
-            "INSERT INTO vectors VALUES (?, ?, ?)",
-            ((row, blob, zlib.crc32(blob)) for row, blob in zip(rows, blobs, strict=True)),
-        )
+    def _insert_vectors(self, rows: Iterable[int], vectors: Floats) -> None:
+        pairs = zip(rows, (vector.tobytes() for vector in vectors), strict=True)
+        values = ((row, blob, zlib.crc32(blob)) for row, blob in pairs)
+        self.query_many("INSERT INTO vectors VALUES (?, ?, ?)", values)
 
 
 def _among(column: str) -> str:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ccal.array_files import ArrayFile, DamagedFileError, write_array_file
+from ccal.retrieval.exact import Floats, Ints
 
 SPAN = "modality = ? AND row BETWEEN ? AND ?"
 
@@ -47,8 +47,8 @@ class Segment:
 class VectorsFile(ArrayFile):
     """`rows` (n,) int64 ascending, `vectors` (n, dim) float32 or float16."""
 
-    rows: NDArray[np.int64]
-    vectors: NDArray[np.floating]
+    rows: Ints
+    vectors: Floats
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, _vectors_layout)
@@ -72,7 +72,7 @@ class ItemsFile(ArrayFile):
         return self._content[self._bounds[position] : self._bounds[position + 1]].tobytes()
 
 
-def write_vectors(path: Path, rows: NDArray[np.int64], vectors: NDArray[np.floating]) -> None:
+def write_vectors(path: Path, rows: Ints, vectors: Floats) -> None:
     """Write row numbers (n,), ascending, and vectors (n, dim)."""
     about = {"count": len(rows), "dim": vectors.shape[1], "dtype": vectors.dtype.name}
     write_array_file(path, about, rows, vectors)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ccal.array_files import DamagedFileError
 from ccal.retrieval.answers import ShardRecords
@@ -16,7 +14,7 @@ from ccal.retrieval.backends.folder.candidates import Cells, CodesFile, open_can
 from ccal.retrieval.backends.folder.compaction import segments_of
 from ccal.retrieval.backends.folder.item_store import ItemStore
 from ccal.retrieval.backends.folder.segments import SPAN, ItemsFile, Segment, VectorsFile
-from ccal.retrieval.exact import Found, descending, nearest, score
+from ccal.retrieval.exact import Bools, Floats, Found, Ints, descending, nearest, score
 from ccal.retrieval.items import Binding
 
 # Filters that leave less than this share are searched exactly, among what they leave.
@@ -33,15 +31,13 @@ class Shard:
     all do.
     """
 
-    rows: NDArray[np.int64]
-    vectors: NDArray[np.floating]
+    rows: Ints
+    vectors: Floats
     records: ShardRecords
-    alive: NDArray[np.bool_] | None = None
+    alive: Bools | None = None
     approximate: Cells | CodesFile | None = None
 
-    def nearest(
-        self, queries: Vectors, k: int, matching: NDArray[np.int64] | None, exact: bool
-    ) -> Found:
+    def nearest(self, queries: Vectors, k: int, matching: Ints | None, exact: bool) -> Found:
         """Cosines and positions of candidates, only among `matching` rows (m,) if given."""
         allowed = self.alive
         if matching is not None:
@@ -60,7 +56,7 @@ class Shard:
         return nearest(queries, self.vectors, k, allowed) if found is None else found
 
     def _approximate(
-        self, index: Cells | CodesFile, queries: Vectors, k: int, allowed: NDArray[np.bool_] | None
+        self, index: Cells | CodesFile, queries: Vectors, k: int, allowed: Bools | None
     ) -> Found | None:
         """None if there are not enough candidates for one of the queries."""
         at = index.candidates(queries, k, allowed)
@@ -91,7 +87,7 @@ class View:
     _opened: dict[str, Shard] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, store: ItemStore, folder: Path, binding: Binding, previous: View | None) -> View:
+    def read(cls, store: ItemStore, binding: Binding, previous: View | None) -> View:
         """The view inside a transaction; segments of the previous view stay open."""
         view = cls(int(store.get("changes")), store.version())
         for segment in segments_of(store):
@@ -99,7 +95,7 @@ class View:
             if shard:
                 view._opened[segment.name] = shard
             else:
-                shard = view._open(store, folder, binding, segment)
+                shard = view._open(store, binding, segment)
             shard = _up_to_date(shard, store, segment)
             view.shards.setdefault(segment.modality, []).append(shard)
         for modality in binding.modalities:
@@ -109,20 +105,20 @@ class View:
                 view.shards.setdefault(modality, []).append(shard)
         return view
 
-    def _open(self, store: ItemStore, folder: Path, binding: Binding, segment: Segment) -> Shard:
+    def _open(self, store: ItemStore, binding: Binding, segment: Segment) -> Shard:
         """A segment; if one of its files is damaged, its rows come from the item store."""
         name = segment.file("vectors")
         try:
-            file = VectorsFile(folder / name)
+            file = VectorsFile(store.folder / name)
             file.verify()
             name = segment.file("items")
-            items = ItemsFile(folder / name, segment.count)
+            items = ItemsFile(store.folder / name, segment.count)
             items.verify()
         except DamagedFileError:
             self.damaged[name] = segment
             return _from_store(store, binding, segment.modality, SPAN, segment.span)
         shard = Shard(file.rows, _wide(file.vectors), ShardRecords(segment.modality, items))
-        shard.approximate = open_candidates(folder, segment, binding)
+        shard.approximate = open_candidates(store.folder, segment, binding)
         self._opened[segment.name] = shard
         return shard
 
@@ -141,10 +137,10 @@ def _up_to_date(shard: Shard, store: ItemStore, segment: Segment) -> Shard:
 def _from_store(
     store: ItemStore, binding: Binding, modality: str, condition: str, values: Sequence[object]
 ) -> Shard:
-    rows, vectors = store.vectors(condition, values, binding.dim, binding.dtype)
+    rows, vectors = store.vectors(condition, values, binding)
     _, records = store.records(condition, values)
     return Shard(rows, _wide(vectors), ShardRecords(modality, records))
 
 
-def _wide(vectors: NDArray[np.floating]) -> NDArray[np.floating]:
+def _wide(vectors: Floats) -> Floats:
     return vectors.astype(np.float32, copy=False) if vectors.size <= _SMALL else vectors

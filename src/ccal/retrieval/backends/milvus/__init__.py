@@ -3,7 +3,3 @@
 backend  MilvusBackend: changes and searches
 server   a Milvus server, and the collection of one index there
 """
-
-from ccal.retrieval.backends.milvus.backend import MilvusBackend
-
-__all__ = ["MilvusBackend"]
