@@ -79,7 +79,11 @@ def embed(
         items = np.array(items)
     embedded = model.encode(modality, items, batch_size=batch_size).cpu()
     if dims is not None:
-        embedded = _leading(embedded, model, dims)
+        # The canonical part keeps its share of the length, so that the hub columns keep theirs.
+        whole, hubs = embedded[:, : _whole(model)], embedded[:, _whole(model) :]
+        part = whole[:, :dims]
+        longer = whole.norm(dim=1, keepdim=True) / part.norm(dim=1, keepdim=True).clamp_min(1e-30)
+        embedded = torch.cat((part * longer, hubs), dim=1)
     return unit_vectors(embedded, width(model, dims), f"the embedding of {modality}")
 
 
@@ -161,16 +165,6 @@ def as_batch(query: Any) -> tuple[Any, bool]:
     if isinstance(query, Sequence) and not isinstance(query, str | bytes):
         return list(query), True
     return [query], False
-
-
-def _leading(embedded: Tensor, model: DualEncoder, dims: int) -> Tensor:
-    """The first `dims` columns, as long as all were, and the columns of the hub correction."""
-    # The canonical part keeps its share of the length, so that the hub columns keep theirs.
-    whole, hubs = embedded[:, : _whole(model)], embedded[:, _whole(model) :]
-    part = whole[:, :dims]
-    length = torch.linalg.vector_norm(part, dim=1, keepdim=True)
-    longer = torch.linalg.vector_norm(whole, dim=1, keepdim=True) / length.clamp_min(1e-30)
-    return torch.cat((part * longer, hubs), dim=1)
 
 
 def _whole(model: DualEncoder) -> int:

@@ -74,7 +74,10 @@ def nearest(
     excluded = None if allowed is None else torch.from_numpy(np.flatnonzero(~allowed))
     blocks, more = [], {}
     whole = torch.from_numpy(vectors)
-    block = _block(whole)
+    block = max(1, _BLOCK // count)
+    # Products that fit in a cache are faster, but float16 is converted anew for each block.
+    if whole.dtype == torch.float32:
+        block = min(block, max(_ROWS, _CACHED // count))
     # Blocks share their memory, as fresh memory costs as much as a product.
     room = torch.empty(block, count) if len(queries) > block else None
     for start in range(0, len(queries), block):
@@ -160,14 +163,6 @@ def descending(cosines: Doubles, positions: Ints) -> tuple[Doubles, Ints]:
 def slack(dim: int) -> float:
     """The error of a product of unit vectors in float32 is below this, by far."""
     return 1e-6 + dim * 6e-8
-
-
-def _block(vectors: Tensor) -> int:
-    """Queries whose products with all vectors are computed at once."""
-    most = max(1, _BLOCK // len(vectors))
-    # Vectors of float16 are converted anew for each block.
-    few = max(_ROWS, _CACHED // len(vectors)) if vectors.dtype == torch.float32 else most
-    return min(few, most)
 
 
 def _products(queries: Tensor, vectors: Tensor, out: Tensor | None) -> Tensor:

@@ -181,12 +181,7 @@ def id_taken(id: str) -> InputError:
 
 
 def no_index(location: object, problem: str) -> InputError:
-    """The error for opening a place where no index is.
-
-    >>> no_index("birds", "there is no such folder")
-    InputError('birds is no index: there is no such folder. Make one with `ccal index` (in Python, \
-Index.build).')
-    """
+    """The error for opening a place where no index is."""
     return InputError(
         f"{location} is no index: {problem}. Make one with `ccal index` (in Python, Index.build)."
     )

@@ -48,8 +48,7 @@ class PostgresBackend(Backend):
 
     def __init__(self, location: str) -> None:
         uri, self._table, self.location = parse_location(location)
-        psycopg = require("psycopg", extra="postgres", purpose="An index in PostgreSQL")
-        self._pgvector = require("pgvector", extra="postgres", purpose="An index in PostgreSQL")
+        psycopg, self._pgvector = _required("psycopg"), _required("pgvector")
         self._error: type[Exception] = psycopg.Error
         self._connection: Any = None
         self._guard = threading.RLock()
@@ -88,16 +87,14 @@ class PostgresBackend(Backend):
             backend._bind(binding)
             with backend._transaction():
                 backend._make_tables(binding)
-                for items, vectors in batches:
-                    backend._insert(items, vectors)
+                backend._insert(batches)
             backend._make_indexes()
         return backend
 
     def insert(self, batches: Batches) -> None:
         """Add items, all or none."""
         with self._changing():
-            for items, vectors in batches:
-                self._insert(items, vectors)
+            self._insert(batches)
         self._make_indexes()
 
     def remove(self, ids: Sequence[str]) -> None:
@@ -156,12 +153,11 @@ class PostgresBackend(Backend):
             return self._items(ids)
 
     def vectors(self, ids: Sequence[str]) -> Vectors:
+        sql = f"SELECT id, vector FROM {self._table} WHERE id = ANY(%s)"
         with self._reading():
-            self._items(ids)
-            sql = f"SELECT id, vector FROM {self._table} WHERE id = ANY(%s)"
-            found = dict(self._query(sql, [list(ids)]))
-        rows = [np.asarray(found[id].to_numpy(), np.float32) for id in ids]
-        return np.stack(rows) if rows else np.empty((0, self.binding.dim), np.float32)
+            found: dict[str, Any] = dict(self._query(sql, [list(ids)]))
+        rows = [vector.to_numpy() for vector in in_order(ids, found)]
+        return np.array(rows, np.float32).reshape(-1, self.binding.dim)
 
     def ids(self, modality: str | None) -> list[str]:
         sql = f"SELECT id FROM {self._table} WHERE modality = coalesce(%s, modality) ORDER BY row"
@@ -206,19 +202,20 @@ class PostgresBackend(Backend):
         sql = f"SELECT id, modality, metadata, file FROM {self._table} WHERE id = ANY(%s)"
         return in_order(ids, {row[0]: Item(*row) for row in self._query(sql, [list(ids)])})
 
-    def _insert(self, items: Sequence[Item], vectors: Vectors) -> None:
+    def _insert(self, batches: Batches) -> None:
         sql = f"SELECT id FROM {self._table} WHERE id = ANY(%s) LIMIT 1"
-        if taken := self._query(sql, [[item.id for item in items]]):
-            raise id_taken(taken[0][0])
         columns = "(id, modality, metadata, file, vector)"
         command = f"COPY {self._table} {columns} FROM STDIN (FORMAT BINARY)"
-        jsonb = require("psycopg.types.json", extra="postgres", purpose="PostgreSQL").Jsonb
-        with self._connection.cursor() as cursor, cursor.copy(command) as copy:
-            copy.set_types(["text", "text", "jsonb", "text", self._type])
-            for item, vector in zip(items, vectors, strict=True):
-                facts = jsonb(dict(item.metadata))
-                copy.write_row((item.id, item.modality, facts, item.file, self._stored(vector)))
-        self._count(Counter(item.modality for item in items))
+        jsonb = _required("psycopg.types.json").Jsonb
+        for items, vectors in batches:
+            if taken := self._query(sql, [[item.id for item in items]]):
+                raise id_taken(taken[0][0])
+            with self._connection.cursor() as cursor, cursor.copy(command) as copy:
+                copy.set_types(["text", "text", "jsonb", "text", self._type])
+                for item, vector in zip(items, vectors, strict=True):
+                    facts = jsonb(dict(item.metadata))
+                    copy.write_row((item.id, item.modality, facts, item.file, self._stored(vector)))
+            self._count(Counter(item.modality for item in items))
 
     def _count(self, more: Mapping[str, int]) -> None:
         """Add to the number of items of each modality, as PostgreSQL counts slowly."""
@@ -239,9 +236,8 @@ class PostgresBackend(Backend):
 
     def _register_types(self) -> None:
         """Teach the connection the types of pgvector."""
-        module = require("pgvector.psycopg", extra="postgres", purpose="An index in PostgreSQL")
         with self._named_errors():
-            module.register_vector(self._connection)
+            _required("pgvector.psycopg").register_vector(self._connection)
 
     def _has_tables(self) -> bool:
         return self._query("SELECT to_regclass(%s)", [f"{self._table}_about"])[0][0] is not None
@@ -332,6 +328,10 @@ class PostgresBackend(Backend):
         except self._error as error:
             text = " ".join(str(error).split())
             raise CcalError(f"{self.location}: {text}; nothing was changed.") from error
+
+
+def _required(module: str) -> Any:
+    return require(module, extra="postgres", purpose="An index in PostgreSQL")
 
 
 def parse_location(location: str) -> tuple[str, str, str]:

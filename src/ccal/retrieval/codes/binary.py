@@ -29,7 +29,7 @@ from ccal.retrieval.embedding import fingerprint
 from ccal.retrieval.items import OtherModelError
 
 _CONFIG, _FORMAT = "codes.json", 1
-
+_UNCORRECTED = " Encode them without the hub correction: model.encode(..., corrected=False)."
 
 Kind = Literal["sign", "itq", "ranking"]
 
@@ -87,7 +87,13 @@ class BinaryCodes:
         check_bits(bits)
         check("kind", kind, Options(*get_args(Kind)))
         views = unit_views(torch.as_tensor(x), torch.as_tensor(y))
-        _check_width(model, views[0].shape[1])
+        given, layer = views[0].shape[1], model.projection
+        width = layer.k if isinstance(layer, CCALayer) else model.dim
+        if given != width:
+            raise InputError(
+                f"x and y must have the {width} dimensions of this model's space, got {given}."
+                + (_UNCORRECTED if given == width + 4 else "")
+            )
         if kind == "sign":
             heads = sign_heads(*views, bits)
         else:
@@ -185,16 +191,3 @@ class BinaryCodes:
         if model is not None:
             codes.check(model)
         return codes
-
-
-def _check_width(model: DualEncoder, given: int) -> None:
-    layer = model.projection
-    width = layer.k if isinstance(layer, CCALayer) else model.dim
-    if given != width:
-        raise InputError(
-            f"x and y must have the {width} dimensions of this model's space, got {given}."
-            + (_UNCORRECTED if given == width + 4 else "")
-        )
-
-
-_UNCORRECTED = " Encode them without the hub correction: model.encode(..., corrected=False)."

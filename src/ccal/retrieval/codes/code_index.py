@@ -151,7 +151,10 @@ class HammingCodes:
             if len(near):
                 rows = np.concatenate((rows, near + start))
                 best = np.concatenate((best, block[near]))
-                keep = _smallest(best, min(k, len(best)))
+                # The k smallest, in order; the earlier of equals first.
+                most = np.partition(best, k - 1)[k - 1] if len(best) > k else best.max()
+                keep = np.flatnonzero(best <= most)
+                keep = keep[np.argsort(best[keep], kind="stable")[:k]]
                 rows, best = rows[keep], best[keep]
         return rows, best.astype(np.int64)
 
@@ -280,13 +283,6 @@ _TABLE = np.unpackbits(np.arange(1 << 16, dtype=np.uint16).view(np.uint8)).resha
 _TABLE = _TABLE.astype(np.uint8)
 # NumPy counts bits itself since 2.0.
 _ones: Callable[[Words], NDArray[np.uint8]] = getattr(np, "bitwise_count", _table_ones)
-
-
-def _smallest(distances: NDArray[np.uint16], k: int) -> NDArray[np.int64]:
-    """Positions of the k smallest, in order; the earlier of equals first."""
-    last = np.partition(distances, k - 1)[k - 1]
-    near = np.flatnonzero(distances <= last)
-    return near[np.argsort(distances[near], kind="stable")[:k]]
 
 
 def _tensor(values: Any) -> torch.Tensor:

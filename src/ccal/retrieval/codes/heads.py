@@ -99,10 +99,7 @@ def unit_views(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
             "x and y must be embeddings (n, k) of at least 2 pairs in one space, got shapes "
             f"{tuple(x.shape)} and {tuple(y.shape)}."
         )
-    unit_x, unit_y = (
-        unit_rows(view.detach().cpu(), name).float() for view, name in ((x, "x"), (y, "y"))
-    )
-    return unit_x, unit_y
+    return unit_rows(x.detach().cpu(), "x").float(), unit_rows(y.detach().cpu(), "y").float()
 
 
 def sign_heads(x: Tensor, y: Tensor, bits: int) -> tuple[Head, Head]:
@@ -206,10 +203,9 @@ def train_through(
     model = deepcopy(model)
     model.hubs = None
     device = next(model.parameters()).device
-    views = zip(model.modalities, (x, y), strict=True)
-    embeddings = [model.encode(name, view).cpu() for name, view in views]
     layers = [
-        _SoftHead(head, view).to(device) for head, view in zip(start, embeddings, strict=True)
+        _SoftHead(head, model.encode(name, view).cpu()).to(device)
+        for head, name, view in zip(start, model.modalities, (x, y), strict=True)
     ]
     model.train()
     projection = model.projection

@@ -149,10 +149,8 @@ class FolderBackend(Backend):
         return ranked(found, catalogue, len(queries), k)
 
     def items(self, ids: Sequence[str]) -> list[Item]:
-        with self._guard, self._store.reading():
-            rows = self._store.rows(ids)
-            known = self._store.items(rows)
-            return [known[row] for row in rows]
+        with self._guard:
+            return self._store.items(ids)
 
     def vectors(self, ids: Sequence[str]) -> Vectors:
         with self._guard, self._store.reading():

@@ -214,13 +214,13 @@ class ItemStore:
         sql = f"SELECT id, row FROM items WHERE {_among('id')}"
         return in_order(ids, dict(self.query(sql, [_list(ids)])))
 
-    def items(self, rows: Iterable[int]) -> dict[int, Item]:
-        """Items by row number."""
-        sql = f"SELECT row, id, modality, metadata, file FROM items WHERE {_among('row')}"
-        return {
-            row: Item(id, modality, json.loads(facts), file)
-            for row, id, modality, facts, file in self.query(sql, [_list(rows)])
-        }
+    def items(self, ids: Sequence[str]) -> list[Item]:
+        """Items of ids, which must exist."""
+        sql = f"SELECT id, modality, metadata, file FROM items WHERE {_among('id')}"
+        found = {}
+        for id, modality, metadata, file in self.query(sql, [_list(ids)]):
+            found[id] = Item(id, modality, json.loads(metadata), file)
+        return in_order(ids, found)
 
     def records(self, condition: str, parameters: Sequence[Any]) -> tuple[Ints, list[bytes]]:
         """Row numbers (n,), ascending, and records of the items that meet a condition."""

@@ -168,6 +168,7 @@ class MilvusBackend(Backend):
         if k > LIMIT:
             raise InputError(f"k must be {LIMIT:,} at most, which is Milvus' limit, got {k}.")
         condition = " and ".join([within(modalities), *map(milvus_condition, where)])
+        server = self._server
 
         def run(about: About) -> list[list[Hit]]:
             answers: dict[int, list[Hit]] = {}
@@ -178,7 +179,8 @@ class MilvusBackend(Backend):
                 unsure = []
                 size = limit * (4 * self.binding.dim + 256)
                 for some in chunks(waiting, max(1, _ANSWER_BYTES // size)):
-                    found = self._candidates(about, queries[list(some)], condition, limit, probes)
+                    asked, fields = queries[list(some)], [*FACTS, "vector"]
+                    found = server.nearest(about, asked, limit, probes, fields, filter=condition)
                     for number, rows in zip(some, found, strict=True):
                         answers[number], sure = _judged(queries[number], rows, k, where, limit)
                         if not sure or (len(answers[number]) < k and probes < about.cells):
@@ -271,22 +273,6 @@ class MilvusBackend(Backend):
             same = row and item_of(row) == item and np.allclose(row["vector"], vector, atol=1e-6)
             if row and not same:
                 raise id_taken(item.id)
-
-    def _candidates(
-        self, about: About, queries: Vectors, condition: str, limit: int, probes: int
-    ) -> list[list[dict[str, Any]]]:
-        """Rows of each query, the nearest first."""
-        found = self._server.call(
-            "search",
-            about.collection,
-            data=list(queries),
-            filter=condition,
-            limit=limit,
-            output_fields=[*FACTS, "vector"],
-            search_params={"params": {"nprobe": probes} if probes else {}},
-            **self._server.level,
-        )
-        return [[{**hit["entity"], "near": hit["distance"]} for hit in hits] for hits in found]
 
 
 def _judged(

@@ -191,6 +191,16 @@ class Server:
             rows += sorted(found, key=lambda row: int(row["number"]))
         return rows
 
+    def nearest(
+        self, about: About, queries: Vectors, k: int, probes: int, fields: list[str], **more: Any
+    ) -> list[list[dict[str, Any]]]:
+        """The k rows nearest to each query, the best first, with their cosines as "near"."""
+        parameters = {"params": {"nprobe": probes} if probes else {}}
+        asked = {"data": list(queries), "limit": k, "output_fields": fields, **self.level}
+        asked |= {"search_params": parameters, **more}
+        found = self.call("search", about.collection, **asked)
+        return [[{**hit["entity"], "near": hit["distance"]} for hit in hits] for hits in found]
+
     def counts(self, about: About) -> dict[str, int]:
         """The number of items of each modality that has some."""
         counts = {}
@@ -220,13 +230,11 @@ class Server:
         sample = self._query(about, "number > 0", ["vector"], limit=400, **STRONG)
         vectors = vectors_of(sample, about.bound)
         ends = np.random.default_rng(0).integers(len(vectors), size=(2, 200))
-        queries = list(vectors[ends[0]] + vectors[ends[1]])
+        queries = vectors[ends[0]] + vectors[ends[1]]
 
         def nearest(probes: int) -> list[set[str]]:
-            parameters = {"params": {"nprobe": probes}}
-            asked = {"data": queries, "limit": 10, "output_fields": ["key"], **STRONG}
-            found = self.call("search", about.collection, search_params=parameters, **asked)
-            return [{hit["entity"]["key"] for hit in hits} for hits in found]
+            found = self.nearest(about, queries, 10, probes, ["key"], **STRONG)
+            return [{row["key"] for row in rows} for rows in found]
 
         probes, true = 1, nearest(about.cells)
         while probes < about.cells:
