@@ -151,10 +151,10 @@ def test_pictures_without_a_staff_are_refused(engraved: np.ndarray, tmp_path: Pa
         read_staff(np.zeros((40, 40), dtype=np.int64))
     with pytest.raises(InputError, match="within 0"):
         read_staff(np.full((40, 40), np.nan))
-    with pytest.raises(InputError, match="no such file"):
+    with pytest.raises(InputError, match="file not found"):
         read_staff(tmp_path / "none.png")
     (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\nnothing more")
-    with pytest.raises(InputError, match="cannot be read as a picture"):
+    with pytest.raises(InputError, match=r"png: (not an image|cannot be read as)"):
         read_staff(tmp_path / "broken.png")
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from ccal.bundled import pretrained
 from ccal.evaluation import correlation_structure, evaluate_embeddings
+from ccal.experiments.folk_tunes import SETTINGS
 from ccal.experiments.sheet_audio import train_sheet_audio
 from ccal.music import (
     SheetAudioPairs,
@@ -32,7 +32,7 @@ from ccal.music import (
 from ccal.music.default import held_out_tunes
 from ccal.music.sound import RENDER_RATE
 from ccal.runs import Comparison
-from ccal.training import Settings, embed
+from ccal.training import embed
 from ccal.training.hardware import keep_freed_memory
 
 if TYPE_CHECKING:
@@ -82,8 +82,10 @@ def main(
         f"\n2. Learning from {len(seen):,} pairs of {len(split.train)} tunes: "
         "the CCA layer, then learned projections"
     )
+    sizes = {"epoch_pairs": _EPOCH_PAIRS, "refit_pairs": 1000, "max_epochs": _EPOCHS}
+    settings = SETTINGS.changed(averaging=0.0, refinements=3, **sizes)
     trained = {
-        name: train_sheet_audio(_settings(method), seen, held, stride=_STRIDE)
+        name: train_sheet_audio(settings.changed(method=method), seen, held, stride=_STRIDE)
         for name, method in _METHODS.items()
     }
     models = {name: model for name, (model, _) in trained.items()}
@@ -98,8 +100,9 @@ def main(
     embedding = bar("embedding snippets")
     library = TuneLibrary.build(folder / "library", models[_PRETRAINED], store, progress=embedding)
     say("\n5. Which tune is this, and where?")
-    (folder / "pictures").mkdir(exist_ok=True)
-    examples = [_listen(library, query, folder / "pictures", say) for query in recordings(library)]
+    pictures = folder / "pictures"
+    pictures.mkdir(exist_ok=True)
+    examples = [_listen(library, *query, pictures, say) for query in _recordings(library)]
     page = write_report(
         folder / "report.html",
         title="Folk tunes: sheet music and sound",
@@ -120,35 +123,14 @@ def main(
     return table
 
 
-def _settings(method: str) -> Settings:
-    return Settings.preset(
-        "nottingham",
-        method=method,
-        direction="both",
-        select="both",
-        learning_rate=2e-3,
-        batch_size=200,
-        epoch_pairs=_EPOCH_PAIRS,
-        refit_pairs=1000,
-        max_epochs=_EPOCHS,
-    )
+def _recordings(library: TuneLibrary) -> Iterator[tuple[int, str, NDArray[np.float32]]]:
+    """One recording of each kind, some seconds of a tune: its number, how it is played, the sound.
 
-
-@dataclass(frozen=True)
-class Query:
-    """Some seconds of a tune of the library: its number, how it is played, and the sound (n,)."""
-
-    tune: int
-    how: str
-    sound: NDArray[np.float32]
-
-
-def recordings(library: TuneLibrary, *, seed: int = 0) -> Iterator[Query]:
-    """One recording of each kind, from the middle of some tune."""
-    rng = np.random.default_rng(seed)
-    for number, (how, program, tempo, noise) in zip(
-        rng.choice(len(library), len(_KINDS), replace=False).tolist(), _KINDS, strict=True
-    ):
+    The sound is (n,), of 44,100 samples a second.
+    """
+    rng = np.random.default_rng(0)
+    numbers = rng.choice(len(library), len(_KINDS), replace=False).tolist()
+    for number, (how, program, tempo, noise) in zip(numbers, _KINDS, strict=True):
         abc = library.store.tunes[number].abc
         assert abc is not None
         sound = synthesise(parse_abc(abc), program=program, tempo=tempo)
@@ -158,34 +140,31 @@ def recordings(library: TuneLibrary, *, seed: int = 0) -> Iterator[Query]:
         if noise is not None:
             level = float(np.sqrt(np.mean(piece**2))) * 10 ** (-noise / 20)
             piece = piece + level * rng.standard_normal(len(piece)).astype(np.float32)
-        yield Query(number, f"{len(piece) / RENDER_RATE:.0f} s, {how}", piece)
+        yield number, f"{len(piece) / RENDER_RATE:.0f} s, {how}", piece
 
 
 def _listen(
-    library: TuneLibrary, query: Query, pictures: Path, say: Callable[[str], None]
+    library: TuneLibrary,
+    tune: int,
+    how: str,
+    sound: NDArray[np.float32],
+    pictures: Path,
+    say: Callable[[str], None],
 ) -> Example:
     """Identify one recording; the first tunes with a picture of their staff, for the report."""
     from ccal.reports import Example, Hit
 
-    matches = library.identify((query.sound, RENDER_RATE), k=_HITS)
-    name, best = library.names[query.tune], matches[0]
-    right = "right" if best.tune == query.tune else f"wrong, it is {name!r}"
+    matches = library.identify((sound, RENDER_RATE), k=_HITS)
+    name, best = library.names[tune], matches[0]
+    right = "right" if best.tune == tune else f"wrong, it is {name!r}"
     first, last = best.seconds
-    say(f"   {query.how:<24} {best.name!r}, {first:.0f} to {last:.0f} s: {right}")
+    say(f"   {how:<24} {best.name!r}, {first:.0f} to {last:.0f} s: {right}")
     hits = []
     for rank, match in enumerate(matches, start=1):
         around = (max(0.0, match.columns[0] - 60), match.columns[1] + 60)
-        picture = pictures / f"{query.tune}-{rank}.png"
+        picture = pictures / f"{tune}-{rank}.png"
         picture.write_bytes(library.staff_png(match.tune, around, mark=match.columns))
-        hits.append(Hit(picture, rank, match.score, match.tune == query.tune, match.name))
+        hits.append(Hit(picture, rank, match.score, match.tune == tune, match.name))
     true = next((hit for hit in hits if hit.right), hits[0])
-    return Example(
-        "recording -> score",
-        "typical",
-        f"{name}: {query.how}",
-        true.rank,
-        tuple(hits),
-        true,
-        note="a recording",
-        strips=True,
-    )
+    way, title = "recording -> score", f"{name}: {how}"
+    return Example(way, "typical", title, true.rank, tuple(hits), true, "a recording", strips=True)

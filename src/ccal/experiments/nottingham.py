@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -31,28 +31,19 @@ from ccal.runs.folder import differences
 from ccal.training.scoring import embed
 from ccal.training.settings import Settings
 
-
-class Row(NamedTuple):
-    """Measures of one direction, in % except for the median rank."""
-
-    r1: float
-    r5: float
-    r10: float
-    mr: float
-    mrr: float
-
-
+# In % except for the median rank.
+_MEASURES = ("r1", "r5", "r10", "mr", "mrr")
 # Dorfer et al., IJMIR 2018, Tables 4 and 5: sheet -> audio, then audio -> sheet.
-PAPER: dict[str, dict[str, tuple[Row, Row]]] = {
+PAPER: dict[str, dict[str, tuple[tuple[float, ...], tuple[float, ...]]]] = {
     "nottingham": {
-        "dcca": (Row(42.0, 88.2, 93.3, 2, 62.2), Row(44.6, 87.9, 93.2, 2, 63.5)),
-        "learned": (Row(40.7, 89.6, 95.6, 2, 61.7), Row(41.4, 88.9, 95.4, 2, 61.9)),
-        "ccal": (Row(44.1, 93.3, 97.7, 2, 65.3), Row(44.5, 91.6, 96.7, 2, 64.9)),
+        "dcca": ((42.0, 88.2, 93.3, 2, 62.2), (44.6, 87.9, 93.2, 2, 63.5)),
+        "learned": ((40.7, 89.6, 95.6, 2, 61.7), (41.4, 88.9, 95.4, 2, 61.9)),
+        "ccal": ((44.1, 93.3, 97.7, 2, 65.3), (44.5, 91.6, 96.7, 2, 64.9)),
     },
     "nottingham-10pct": {
-        "dcca": (Row(20.0, 53.6, 65.4, 5, 35.3), Row(22.7, 54.7, 65.8, 4, 37.3)),
-        "learned": (Row(11.3, 35.2, 47.6, 12, 23.0), Row(12.6, 35.2, 47.2, 12, 23.7)),
-        "ccal": (Row(22.2, 59.2, 70.7, 4, 38.8), Row(25.0, 59.3, 70.9, 4, 40.4)),
+        "dcca": ((20.0, 53.6, 65.4, 5, 35.3), (22.7, 54.7, 65.8, 4, 37.3)),
+        "learned": ((11.3, 35.2, 47.6, 12, 23.0), (12.6, 35.2, 47.2, 12, 23.7)),
+        "ccal": ((22.2, 59.2, 70.7, 4, 38.8), (25.0, 59.3, 70.9, 4, 40.4)),
     },
 }
 METHODS = ("ccal", "dcca", "learned")
@@ -114,20 +105,14 @@ def reproduce(
         run_method(store, experiment, method, folder, budget, seed=seed)
     kept = {method: _kept(folder, method, seed) for method in METHODS}
     found = {method: run for method, run in kept.items() if run is not None}
-    table = comparison(experiment, found) + "\n"
-    write_atomically(folder / "comparison.md", table.encode())
-    write_atomically(folder / "comparison.json", (json.dumps(found, indent=1) + "\n").encode())
+    write_atomically(folder / "comparison.md", f"{comparison(experiment, found)}\n".encode())
+    _write_json(folder / "comparison.json", found)
     if find_spec("matplotlib") is not None:
         from ccal.reports import correlation_plot
+        from ccal.reports.style import render
 
         structures = {name: _structure(run["correlation"]) for name, run in found.items()}
-        figure = correlation_plot(structures)
-        try:
-            figure.savefig(folder / "correlation.svg")
-        except OSError as error:
-            raise InputError(
-                f"{folder / 'correlation.svg'}: cannot be written ({error.strerror})."
-            ) from error
+        write_atomically(folder / "correlation.svg", render(correlation_plot(structures), "svg"))
     return found
 
 
@@ -138,13 +123,12 @@ def comparison(experiment: str, found: Mapping[str, Mapping[str, Any]]) -> str:
     for method in METHODS:
         if ours := found.get(method):
             ways = (ours["sheet -> audio"], ours["audio -> sheet"])
-            rows = [Row(*(way[name] for name in Row._fields)) for way in ways]
-            lines.append(_line(f"{method}, ours", rows))
+            lines.append(_line(f"{method}, ours", [[w[name] for name in _MEASURES] for w in ways]))
         lines.append(_line(f"{method}, paper", PAPER[experiment][method]))
     return "\n".join(lines)
 
 
-def _line(name: str, rows: Sequence[Row]) -> str:
+def _line(name: str, rows: Sequence[Sequence[float]]) -> str:
     return "| " + " | ".join([name, *(f"{value:.1f}" for row in rows for value in row)]) + " |"
 
 
@@ -235,9 +219,12 @@ def run_method(
         "audio -> sheet": report.y_to_x.measures.as_dict(),
         "correlation": _correlation(model, seen, held),
     }
-    kept = folder / f"{method}-{seed}.json"
-    write_atomically(kept, (json.dumps(found, indent=1) + "\n").encode())
+    _write_json(folder / f"{method}-{seed}.json", found)
     return found
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())
 
 
 def _kept(folder: Path, method: str, seed: int) -> dict[str, Any] | None:
@@ -258,13 +245,10 @@ def _correlation(
     views = [embed(model, part, batch_size=256, at_most=4000) for part in (seen, held)]
     found = correlation_structure(*views[0], held_out=views[1])
     assert found.held_out is not None
-    lists = {"train": found.train.tolist(), "held_out": found.held_out.tolist()}
-    return {**lists, "chance": found.chance, "samples": found.samples}
+    return {**asdict(found), "train": found.train.tolist(), "held_out": found.held_out.tolist()}
 
 
 def _structure(kept: Mapping[str, Any]) -> CorrelationStructure:
     """The correlation structure of a result."""
-    train, held_out = (
-        torch.tensor(kept[name], dtype=torch.float64) for name in ("train", "held_out")
-    )
-    return CorrelationStructure(train, held_out, float(kept["chance"]), int(kept["samples"]))
+    lists = {n: torch.tensor(kept[n], dtype=torch.float64) for n in ("train", "held_out")}
+    return CorrelationStructure(**{**kept, **lists})

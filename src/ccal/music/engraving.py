@@ -1,7 +1,8 @@
 """A score as one staff line in pixels, with the position of each note head.
 
 The drawing must stay bit-identical (see `rendering`): keep the options and the rasteriser as they
-are. The engraver runs in a child process, which may crash or hang without harm to this one.
+are. The engraver runs in a child process, which may crash or hang without harm to this one; its
+state is lost after each tune.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from ccal.music.score import Score
 from ccal.optional import require
 
 Result = TypeVar("Result")
-
 
 ROWS = 40
 # The engraver's units: 1/10 of its pixels, of which a staff space (line to line) takes 18.
@@ -76,10 +76,9 @@ class Engraving:
 def engrave(score: Score, *, space: float = 4.0, timeout: float = 60.0) -> Engraving:
     """Engrave a score on one unbroken staff, `space` pixels from line to line.
 
-    The engraver works in a child process: a crash does no harm there, and its state is lost after
-    each tune. `InputError` says what went wrong. With the default of 4 pixels, the heads of MIDI
-    notes 55 (g) to 86 (d) are within the 40 rows, except for half a pixel of the lowest; stems,
-    beams and tuplet numbers beyond the rows are cut off.
+    `InputError` says what went wrong. With the default of 4 pixels, the heads of MIDI notes 55 (g)
+    to 86 (d) are within the 40 rows, except for half a pixel of the lowest; stems, beams and tuplet
+    numbers beyond the rows are cut off.
     """
     # Imported here, since each child would have to import it again.
     module = require("verovio", extra="music", purpose="Engraving")
@@ -140,12 +139,8 @@ def _raster(svg: str, *, middle: int, size: tuple[int, int], scale: float) -> ND
     # Half a pixel more, so that a staff line fills one row instead of half of two.
     top = middle - (ROWS / 2 + 0.5) / scale
     view = f"0 {top / 10:.4f} {columns / scale / 10:.4f} {ROWS / scale / 10:.4f}"
-    svg = re.sub(
-        r'<svg viewBox="[^"]*"',
-        f'<svg width="{columns}" height="{ROWS}" viewBox="{view}"',
-        svg,
-        count=1,
-    )
+    outer = f'<svg width="{columns}" height="{ROWS}" viewBox="{view}"'
+    svg = re.sub(r'<svg viewBox="[^"]*"', outer, svg, count=1)
     # Without a size of its own the picture would be fitted into the view.
     inner = f'<svg width="{size[0] / 10}" height="{size[1] / 10}" class="definition-scale"'
     svg = svg.replace('<svg class="definition-scale"', inner, 1)

@@ -231,7 +231,8 @@ class TuneLibrary:
         answers = []
         for cosines, rows in zip(found.cosines, found.positions, strict=True):
             best = np.lexsort((rows, -cosines))[:k]
-            answers.append([self._snippet(int(rows[at]), float(cosines[at])) for at in best])
+            at = zip(self.positions[rows[best]].tolist(), cosines[best].tolist(), strict=True)
+            answers.append([Snippet(t, x, frame / FRAME_RATE, c) for (t, x, frame), c in at])
         return answers
 
     def staff_png(
@@ -298,11 +299,6 @@ class TuneLibrary:
             seconds=(float(frame[0]) / FRAME_RATE, float(frame[1]) / FRAME_RATE),
             path=[(float(q), float(c), float(s)) for q, c, s in path],
         )
-
-    def _snippet(self, row: int, cosine: float) -> Snippet:
-        position = self.positions[row]
-        second = float(position["frame"]) / FRAME_RATE
-        return Snippet(int(position["tune"]), float(position["column"]), second, cosine)
 
     def _check(self, tune: int) -> int:
         if not 0 <= tune < len(self):

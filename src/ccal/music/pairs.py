@@ -6,7 +6,6 @@ All of them are `Features`, ready for training.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,10 +17,7 @@ from ccal.errors import InputError
 from ccal.music.audio import BINS
 from ccal.music.engraving import ROWS
 from ccal.music.store import SheetAudioStore
-
-if TYPE_CHECKING:
-    from ccal.training.batches import Features
-
+from ccal.training.batches import Features
 
 COLUMNS = FRAMES = 100
 
@@ -50,9 +46,7 @@ class SheetAudioPairs:
         numbers = range(len(store)) if tunes is None else tunes
         self.tunes = np.array([int(number) for number in numbers], dtype=np.int64)
         if len(self.tunes) and not 0 <= self.tunes.min() <= self.tunes.max() < len(store):
-            raise InputError(
-                f"the store has the tunes 0 to {len(store) - 1}; others were asked for."
-            )
+            raise InputError(f"the store has the tunes 0 to {len(store) - 1}, and no others.")
         parts = [self._of_tune(number) for number in self.tunes.tolist()]
         rows = np.concatenate([np.empty((0, 4), dtype=np.int64), *parts])
         self.tune, self.onset, self.column, self.frame = np.ascontiguousarray(rows.T)
@@ -89,26 +83,14 @@ class SheetAudioPairs:
         """Tune, onset, first column and first frame of each pair (n, 4)."""
         tune = self.store.tunes[number]
         onsets = self.store.onsets[slice(*tune.onsets)]
-        if self.centred:
-            column = np.rint(onsets["centre"]).astype(np.int64) - COLUMNS // 2
-            frame = onsets["frame"].astype(np.int64) - FRAMES // 2
-        else:
-            column = np.floor(onsets["left"]).astype(np.int64) - COLUMNS
-            frame = onsets["frame"].astype(np.int64) - FRAMES
-        width, length = (end - start for start, end in (tune.sheet, tune.audio))
-        fits = (
-            (column >= 0) & (column + COLUMNS <= width) & (frame >= 0) & (frame + FRAMES <= length)
-        )
-        table = np.stack(
-            [
-                np.full(len(onsets), number),
-                tune.onsets[0] + np.arange(len(onsets)),
-                tune.sheet[0] + column,
-                tune.audio[0] + frame,
-            ],
-            axis=1,
-        )
-        return np.asarray(table[fits], dtype=np.int64)
+        before = FRAMES // 2 if self.centred else FRAMES
+        edge = np.rint(onsets["centre"]) if self.centred else np.floor(onsets["left"])
+        column = tune.sheet[0] + edge.astype(np.int64) - before
+        frame = tune.audio[0] + onsets["frame"].astype(np.int64) - before
+        fits = (column >= tune.sheet[0]) & (column + COLUMNS <= tune.sheet[1])
+        fits &= (frame >= tune.audio[0]) & (frame + FRAMES <= tune.audio[1])
+        origin = [np.full(len(onsets), number), np.arange(*tune.onsets), column, frame]
+        return np.asarray(np.stack(origin, axis=1)[fits])
 
 
 def _cut(array: NDArray[np.generic], starts: NDArray[np.int64], length: int) -> NDArray[np.generic]:

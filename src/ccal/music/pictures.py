@@ -67,9 +67,11 @@ def write_preview(
     rng = np.random.default_rng(seed)
     rows = np.sort(rng.choice(len(pairs), size=min(_PAIRS, len(pairs)), replace=False))
     sheet, audio = pairs.batch(rows)
-    blocks.append(_row([_colour((255 * (1 - one[0])).astype(np.uint8)) for one in sheet.numpy()]))
-    blocks.append(_row([_colour(_grey(one[0])) for one in audio.numpy()]))
-    write_atomically(Path(fspath(path)), _png(_column(blocks)))
+    blocks.append(_row([(255 * (1 - one[0])).astype(np.uint8) for one in sheet.numpy()]))
+    blocks.append(_row([_grey(one[0]) for one in audio.numpy()]))
+    width = max(block.shape[1] for block in blocks)
+    below = [_padded(block, _GAP, width - block.shape[1]) for block in blocks]
+    write_atomically(Path(fspath(path)), _png(np.concatenate(below)))
 
 
 def _within(columns: tuple[float, float], width: int) -> tuple[int, int]:
@@ -101,19 +103,12 @@ def _marked(grey: NDArray[np.uint8], columns: NDArray[np.floating]) -> NDArray[n
     return picture
 
 
-def _row(pictures: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-    gap = np.full((pictures[0].shape[0], _GAP, 3), 220, dtype=np.uint8)
-    return np.concatenate([part for picture in pictures for part in (picture, gap)], axis=1)
+def _row(greys: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
+    return np.concatenate([_padded(_colour(grey), 0, _GAP) for grey in greys], axis=1)
 
 
-def _column(blocks: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-    """Pictures one below the other, on grey."""
-    width = max(block.shape[1] for block in blocks)
-    padded = [
-        np.pad(block, ((0, _GAP), (0, width - block.shape[1]), (0, 0)), constant_values=220)
-        for block in blocks
-    ]
-    return np.concatenate(padded)
+def _padded(picture: NDArray[np.uint8], below: int, right: int) -> NDArray[np.uint8]:
+    return np.pad(picture, ((0, below), (0, right), (0, 0)), constant_values=220)
 
 
 def _png(pixels: NDArray[np.uint8]) -> bytes:

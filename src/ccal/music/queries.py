@@ -7,14 +7,14 @@ staff line of 40 rows. For both, the middles of the snippets to embed are chosen
 from __future__ import annotations
 
 from dataclasses import dataclass
-from os import PathLike, fspath
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ccal.errors import InputError
+from ccal.features.loading import load_image
 from ccal.music.audio import audio_spectrogram, spectrogram
 from ccal.music.engraving import ROWS
 from ccal.music.pairs import COLUMNS, FRAMES
@@ -98,7 +98,7 @@ def read_staff(picture: Picture) -> Staff:
     inverted. Of several staves, the clearest is taken.
     """
     image = require("PIL.Image", extra="music", purpose="Reading pictures")
-    grey = _grey(picture)
+    grey = _grey(picture, image)
     middle, space = find_staff(1 - grey / 255)
     width = grey.shape[1]
     scale = space / _SPACE
@@ -175,15 +175,12 @@ def spots(staff: Staff, hop: int) -> NDArray[np.int64]:
     return middles if len(middles) else np.array([(first + last) // 2])
 
 
-def _grey(picture: Picture) -> NDArray[np.float32]:
+def _grey(picture: Picture, image: Any) -> NDArray[np.float32]:
     """A picture as (height, width) from 0 (ink) to 255 (paper), at most 1,200 pixels high."""
-    image = require("PIL.Image", extra="music", purpose="Reading pictures")
     if isinstance(picture, np.ndarray):
-        found = _from_array(picture, image)
+        found = image.fromarray(_eight_bits(picture)).convert("L")
     else:
-        found = _from_file(Path(fspath(picture)), image)
-    if min(found.size) < 1:
-        raise InputError(f"the picture is empty: {found.size[0]} x {found.size[1]} pixels.")
+        found = load_image(picture).convert("L")
     if found.size[1] > _HIGHEST:
         factor = _HIGHEST / found.size[1]
         found = found.resize((max(1, round(found.size[0] * factor)), _HIGHEST))
@@ -191,21 +188,7 @@ def _grey(picture: Picture) -> NDArray[np.float32]:
     return np.asarray(255 - grey if np.median(grey) < 128 else grey)
 
 
-def _from_file(path: Path, image: Any) -> Any:
-    if not path.is_file():
-        problem = "is a folder" if path.is_dir() else "there is no such file"
-        raise InputError(f"{str(path)!r}: {problem}; expected a picture.")
-    try:
-        with image.open(path) as opened:
-            # Transparent pixels show paper.
-            colour = opened.convert("RGBA")
-            paper = image.new("RGBA", colour.size, "white")
-            return image.alpha_composite(paper, colour).convert("L")
-    except (OSError, ValueError, SyntaxError, image.DecompressionBombError) as error:
-        raise InputError(f"{str(path)!r} cannot be read as a picture ({error}).") from error
-
-
-def _from_array(array: NDArray[Any], image: Any) -> Any:
+def _eight_bits(array: NDArray[Any]) -> NDArray[np.uint8]:
     if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] != 3) or 0 in array.shape:
         raise InputError(
             f"a picture must be an array (height, width) or (height, width, 3), got {array.shape}."
@@ -216,4 +199,4 @@ def _from_array(array: NDArray[Any], image: Any) -> Any:
         array = np.rint(255 * array).astype(np.uint8)
     if array.dtype != np.uint8:
         raise InputError(f"a picture must be of uint8 or of floats, got {array.dtype}.")
-    return image.fromarray(np.ascontiguousarray(array)).convert("L")
+    return np.ascontiguousarray(array)

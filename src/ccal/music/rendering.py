@@ -31,7 +31,6 @@ from ccal.files import write_atomically
 from ccal.music.abc import parse_abc
 from ccal.music.audio import FRAME_RATE, spectrogram
 from ccal.music.engraving import engrave
-from ccal.music.score import Score
 from ccal.music.sound import RENDER_RATE, onset_seconds, sound_font_digest, synthesise
 
 # One onset: columns of the head's left edge and centre in the staff line, frame of the spectrogram,
@@ -113,28 +112,20 @@ def render_tune(abc: str, settings: MusicSettings | None = None) -> RenderedTune
 
     Raises `InputError` for a tune that cannot be read, engraved or played.
     """
-    settings = settings or MusicSettings()
+    how = settings or MusicSettings()
     score = parse_abc(abc)
-    staff = engrave(score, space=settings.space, timeout=settings.timeout)
-    sound = synthesise(
-        score, sound_font=settings.sound_font, program=settings.program, tempo=settings.tempo
-    )
+    staff = engrave(score, space=how.space, timeout=how.timeout)
+    sound = synthesise(score, sound_font=how.sound_font, program=how.program, tempo=how.tempo)
     audio = spectrogram(sound, RENDER_RATE).numpy().astype(np.float16)
-    onsets = _onsets(score)
-    onsets["left"], onsets["centre"] = staff.left, staff.centre
-    onsets["frame"] = np.rint(onset_seconds(score, tempo=settings.tempo) * FRAME_RATE)
-    return RenderedTune(np.ascontiguousarray(staff.pixels.T), audio, onsets)
-
-
-def _onsets(score: Score) -> NDArray[np.void]:
-    """One row per onset, with its pitch and its start."""
     highest: dict[int, int] = {}
-    for sound in score.sounding():
-        tick = round(sound.start * 960)
-        highest[tick] = max(sound.midi, highest.get(tick, 0))
-    onsets = np.zeros(len(score.attacks()), dtype=ONSET)
+    for note in score.sounding():
+        tick = round(note.start * 960)
+        highest[tick] = max(note.midi, highest.get(tick, 0))
+    onsets = np.zeros(len(staff.left), dtype=ONSET)
     onsets["tick"], onsets["pitch"] = list(highest), list(highest.values())
-    return onsets
+    onsets["left"], onsets["centre"] = staff.left, staff.centre
+    onsets["frame"] = np.rint(onset_seconds(score, tempo=how.tempo) * FRAME_RATE)
+    return RenderedTune(np.ascontiguousarray(staff.pixels.T), audio, onsets)
 
 
 _START = """
@@ -191,8 +182,7 @@ class Worker:
     def take(self) -> str | None:
         """Why the tune could not be rendered, or None if it was.
 
-        A process that died is a reason, as is one without an answer. Raises `CcalError` for what
-        would stop every tune, such as a missing package.
+        Raises `CcalError` for what would stop every tune, such as a missing package.
         """
         if not select.select([self], [], [], 0)[0]:
             self.stop()
@@ -204,7 +194,7 @@ class Worker:
             answer = json.loads(line)
             if answer["fatal"]:
                 raise CcalError(answer["error"])
-            return None if answer["error"] is None else str(answer["error"])
+            return answer["error"]  # type: ignore[no-any-return]
         code = self._process.wait()
         self.stop()
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
@@ -216,11 +206,8 @@ class Worker:
         if process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            for stream in (process.stdin, process.stdout):
-                if stream is not None:
-                    with suppress(OSError):
-                        stream.close()
+            # Waits, and closes both pipes.
+            process.communicate()
 
 
 def serve(settings: dict[str, Any]) -> None:
@@ -233,11 +220,9 @@ def serve(settings: dict[str, Any]) -> None:
     how = MusicSettings(**settings)
     for line in sys.stdin:
         job = json.loads(line)
-        problem = None
+        answer: dict[str, Any] = {"error": None, "fatal": False}
         try:
             render_tune(job["abc"], how).save(Path(job["path"]))
         except CcalError as error:
-            problem = error
-        reason = None if problem is None else str(problem)
-        fatal = problem is not None and not isinstance(problem, InputError)
-        print(json.dumps({"error": reason, "fatal": fatal}), file=answers, flush=True)
+            answer = {"error": str(error), "fatal": not isinstance(error, InputError)}
+        print(json.dumps(answer), file=answers, flush=True)
