@@ -140,7 +140,7 @@ def test_metrics_without_the_half_line_of_a_killed_process(run: Run) -> None:
         ("[found]", "[lost]", r"not of a run: no table \[found\]"),
         ('method = "ccal"', 'method = "magic"', "config.toml: method must be one of"),
         ("dim = 8", "dimm = 8", "config.toml: There is no setting 'dimm'; did you mean 'dim'"),
-        ("valid = 0.1", 'valid = "x"', "config.toml: valid must be a fraction"),
+        ("valid = 0.1", 'valid = "x"', "config.toml: valid must be a finite number"),
         ("[train]", "[train", "not a readable TOML file"),
     ],
 )
