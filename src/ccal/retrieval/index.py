@@ -8,6 +8,8 @@ from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
 from ccal.bounds import Options, Whole, check
 from ccal.errors import InputError
 from ccal.model import DualEncoder, Items
@@ -152,11 +154,8 @@ class Index:
         """Open an index; without its model it is searched by vectors and ids only."""
         index = cls(open_backend(location), None)
         if model is not None:
-            try:
+            with index._backend.closing_on_error():
                 index.bind(model)
-            except BaseException:
-                index.close()
-                raise
         return index
 
     def bind(self, model: DualEncoder) -> None:
@@ -286,9 +285,7 @@ class Index:
         rows = unit_vectors(vectors, self.binding.dim, "vectors")
         scope = self.binding.modalities if within is None else self._within(within, within)
         found = self._search(rows, scope, k, where, exact)
-        shape = getattr(vectors, "shape", None)
-        several = len(shape) > 1 if shape is not None else isinstance(vectors[0], Sequence)
-        return found if several else found[0]
+        return found if np.ndim(vectors) > 1 else found[0]
 
     def search_like(
         self,

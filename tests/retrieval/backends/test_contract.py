@@ -53,6 +53,7 @@ def test_one_query_or_a_batch(index: Index) -> None:
     vector = rows(1, seed=6, width=DIM)
     assert index.search_vectors(vector)[0] == index.search_vectors(vector[0].tolist())
     assert index.search_vectors(vector.tolist())[0] == index.search_vectors(torch.tensor(vector[0]))
+    assert index.search_vectors(list(vector)) == index.search_vectors(vector)
     assert index.search_vectors(np.empty((0, DIM))) == []
 
 

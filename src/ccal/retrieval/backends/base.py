@@ -107,7 +107,7 @@ class Backend(ABC):
         """Close files and connections."""
 
     @contextmanager
-    def _closing_on_error(self) -> Iterator[None]:
+    def closing_on_error(self) -> Iterator[None]:
         """Close this backend if opening or building it fails."""
         try:
             yield

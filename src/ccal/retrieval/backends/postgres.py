@@ -7,7 +7,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -67,7 +67,7 @@ class PostgresBackend(Backend):
     @classmethod
     def open(cls, location: str) -> Self:
         backend = cls(location)
-        with backend._closing_on_error():
+        with backend.closing_on_error():
             if not backend._has_tables():
                 raise no_index(backend.location, f"there is no table {backend._table}_about")
             backend._register_types()
@@ -78,7 +78,7 @@ class PostgresBackend(Backend):
     def create(cls, location: str, binding: Binding, batches: Batches, *, replace: bool) -> Self:
         """Build an index in one transaction."""
         backend = cls(location)
-        with backend._closing_on_error():
+        with backend.closing_on_error():
             backend._become_writer()
             backend._query("CREATE EXTENSION IF NOT EXISTS vector")
             backend._register_types()
@@ -286,11 +286,9 @@ class PostgresBackend(Backend):
                 raise in_use(self.location, "another connection")
             self._is_writer = True
 
-    @contextmanager
-    def _changing(self) -> Iterator[None]:
+    def _changing(self) -> AbstractContextManager[None]:
         self._become_writer()
-        with self._reading():
-            yield
+        return self._reading()
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

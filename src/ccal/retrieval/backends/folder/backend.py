@@ -72,7 +72,7 @@ class FolderBackend(Backend):
             problem = "there is no such folder" if missing else f"no {DATABASE} in it"
             raise no_index(folder, problem)
         backend = cls(folder)
-        with backend._closing_on_error():
+        with backend.closing_on_error():
             if not backend._store.is_complete():
                 raise InputError(
                     f"{folder} is a half-written index: building it was interrupted, and nothing "

@@ -16,7 +16,7 @@ from ccal.errors import CcalError, InputError
 from ccal.files import FileLock, LockedError
 from ccal.retrieval.backends.folder.candidates import write_candidates
 from ccal.retrieval.backends.folder.item_store import ItemStore
-from ccal.retrieval.backends.folder.segments import SPAN, Segment, write_items, write_vectors
+from ccal.retrieval.backends.folder.segments import SPAN, Segment, Span, write_items, write_vectors
 from ccal.retrieval.items import Binding, DamagedIndexError
 
 TAIL = 4096
@@ -140,11 +140,7 @@ def _is_stale(store: ItemStore, segment: Segment) -> bool:
 
 
 def _replace(
-    store: ItemStore,
-    binding: Binding,
-    old: list[Segment],
-    spans: list[tuple[str, int, int]],
-    compacted: int,
+    store: ItemStore, binding: Binding, old: list[Segment], spans: list[Span], compacted: int
 ) -> None:
     """Write a segment for each span of rows of a modality, and list them instead of the old."""
     made = [_write(store, binding, *span) for span in spans]

@@ -8,7 +8,7 @@ import sqlite3
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -66,11 +66,9 @@ class ItemStore:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
+    def reading(self) -> AbstractContextManager[None]:
         """All queries inside see one state, whatever others write; may be nested."""
-        with self._transaction("BEGIN", end="ROLLBACK"):
-            yield
+        return self._transaction("BEGIN", end="ROLLBACK")
 
     @contextmanager
     def writing(self) -> Iterator[None]:

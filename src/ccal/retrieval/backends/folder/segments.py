@@ -18,6 +18,8 @@ from ccal.array_files import ArrayFile, DamagedFileError, write_array_file
 from ccal.retrieval.exact import Floats, Ints
 
 SPAN = "modality = ? AND row BETWEEN ? AND ?"
+Span = tuple[str, int, int]
+"""Values of the condition SPAN: a modality, the first and the last row."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,8 @@ class Segment:
         return f"{self.name}.{kind}"
 
     @property
-    def span(self) -> tuple[str, int, int]:
-        """Its modality and the rows it may hold: the values of the condition SPAN."""
+    def span(self) -> Span:
+        """The rows it may hold."""
         return self.modality, self.first, self.last
 
 

@@ -77,7 +77,7 @@ class MilvusBackend(Backend):
     @classmethod
     def open(cls, location: str) -> Self:
         backend = cls(location)
-        with backend._closing_on_error():
+        with backend.closing_on_error():
             about = backend._server.about()
             if about is None:
                 raise no_index(backend.location, f"there is no collection {backend._server.name}")
@@ -89,7 +89,7 @@ class MilvusBackend(Backend):
         """Build an index in a collection of its own, to which the alias then moves."""
         backend = cls(location)
         server = backend._server
-        with backend._closing_on_error():
+        with backend.closing_on_error():
             old = server.about(replace=replace)
             if old and not replace:
                 raise is_an_index(backend.location)
