@@ -13,8 +13,6 @@ Opening the first two looks at headers and sizes only; `verify` reads every byte
 private and writable, as torch warns of memory that it may not write to: writing changes no file.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -5,8 +5,6 @@ Traceback (most recent call last):
 ccal.errors.InputError: margin must be a finite number of at least 0, got margin=-1.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass

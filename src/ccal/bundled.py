@@ -1,7 +1,5 @@
 """`pretrained`: models that come with the package."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

@@ -4,8 +4,6 @@ The objective is the sum of the losses of all ranks. DistributedDataParallel ave
 gradients over ranks afterwards, which turns that sum into the mean.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

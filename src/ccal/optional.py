@@ -1,7 +1,5 @@
 """Modules that are imported when they are first needed."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Progress of long work: one line on a terminal, plain lines now and then in a log."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 import time

@@ -1,7 +1,5 @@
 """Unit vectors, and the rank of each query's counterpart among all candidates."""
 
-from __future__ import annotations
-
 import math
 from math import inf
 

@@ -10,8 +10,6 @@ inverse covariance enters once, at the end. Everything is computed in the precis
 where the covariances are well enough conditioned for that, and in float64 where they are not.
 """
 
-from __future__ import annotations
-
 from math import isfinite
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Checks of views and ridges: what was given, what was expected, what to do."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

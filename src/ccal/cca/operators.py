@@ -5,8 +5,6 @@ choices and checks that depend on the data, which torch.compile cannot trace. So
 custom operators that it does not look into; in eager mode plain functions cost less.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The precision to compute in: half is upcast to float32, and autocast is kept out."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Choosing the ridges and the weighting of CCA by retrieval on held-out pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

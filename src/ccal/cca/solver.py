@@ -6,8 +6,6 @@ batches, `CCALayer.refit`, the estimator `CCA` and the functions below all call 
 d x d; float64 is advised.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch

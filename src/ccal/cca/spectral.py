@@ -15,8 +15,6 @@ sees cosines alone does not feel a common rotation: its gradient needs the sums 
 Differentiating U and V one by one hides this, and divides by d_i^2 - d_j^2 twice.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

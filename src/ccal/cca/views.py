@@ -4,8 +4,6 @@
 `SampleSpan` is the dual form, for a view with more features than samples.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn

@@ -1,7 +1,5 @@
 """The commands under one name; a command's module is imported when it is called."""
 
-from __future__ import annotations
-
 import os
 import sys
 from importlib import import_module

@@ -1,7 +1,5 @@
 """What a person sees of a command: notes, progress and errors on stderr, results on stdout."""
 
-from __future__ import annotations
-
 import os
 import sys
 import warnings

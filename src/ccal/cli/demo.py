@@ -1,7 +1,5 @@
 """`ccal demo`: train and search on data that come with the package."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`ccal info`: what a run is, and how it went."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Pictures in a terminal: by its graphics protocol, or of coloured half blocks."""
 
-from __future__ import annotations
-
 import base64
 import io
 import os

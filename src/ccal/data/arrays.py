@@ -1,7 +1,5 @@
 """Feature arrays from `.npy` (memory-mapped) and `.npz` files, checked at the door."""
 
-from __future__ import annotations
-
 import zipfile
 import zlib
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The pairs of a `Source` and their split, with hashes that notice changed data."""
 
-from __future__ import annotations
-
 import difflib
 import hashlib
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The rows of a CSV, TSV, JSONL or Parquet file, one at a time, with their line numbers."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Collection, Iterator

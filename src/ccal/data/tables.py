@@ -1,7 +1,5 @@
 """Pairs from a table with a column per modality; all bad rows are reported together, by line."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Collection, Mapping

@@ -1,7 +1,5 @@
 """Towers for ready-made features: the paper's dense networks, and one that starts as linear CCA."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TypeVar

@@ -15,8 +15,6 @@ arguments as plain data; `Tower` has one. A saved model holds that data with the
 Half()
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar

@@ -4,8 +4,6 @@ They take word numbers from `ccal.features.WordSequences`: 0 is padding, 1 an un
 and words of the vocabulary start at 2.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional

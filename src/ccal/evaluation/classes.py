@@ -3,8 +3,6 @@
 AP@k over classes is the measure of zero-shot retrieval in Reed et al. (2016).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

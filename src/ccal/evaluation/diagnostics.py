@@ -1,7 +1,5 @@
 """Is there correlation, is it real, and do the embeddings use their space?"""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import pi, sqrt
 

@@ -1,7 +1,5 @@
 """`EmbeddedPairs`: pairs after the model, embedded once for every measure, page and export."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -8,8 +8,6 @@ itself. `mean_of_neighbours` replaces the embedding of a candidate by the mean o
 which averages out errors of single ones.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """Checks of the arrays that the evaluation is given."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`evaluate_embeddings`: how well two modalities find each other, in both directions."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Literal
 

@@ -6,8 +6,6 @@ are flipped at random. It assumes no distribution. Many comparisons at once find
 chance, which Holm's correction (1979) makes up for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from statistics import stdev
 from typing import Any

@@ -5,8 +5,6 @@ of scikit-learn; then every left half of a test digit looks for its right half a
 and the reverse.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -5,8 +5,6 @@ a guitar, a third each. Pairs are centred on their note and augmented. The tower
 with a stride of 2, the projection is the CCA layer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

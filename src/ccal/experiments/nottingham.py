@@ -5,8 +5,6 @@ The same tunes in ABC notation are one melody, once through: 94,633 pairs in all
 training tunes, its small set, have fewer pairs here (some 3,900, not 27,000).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """Sheet music and sound: the paper's networks, trained and evaluated on pairs of a store."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

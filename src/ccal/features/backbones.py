@@ -3,8 +3,6 @@
 The named ones are EfficientNet-Lite0 to 2, whose ImageNet weights come inside installed packages.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Image files in a folder, which of them cannot be read, and threads that read ahead."""
 
-from __future__ import annotations
-
 import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence

@@ -1,7 +1,5 @@
 """What the text front ends share: words, lemmas, and a vocabulary of the training texts."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 import warnings

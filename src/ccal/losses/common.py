@@ -1,7 +1,5 @@
 """Shared by the losses: checks of their inputs, cosines, and the mask of false negatives."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, get_args
 
 import torch

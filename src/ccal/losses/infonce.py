@@ -1,7 +1,5 @@
 """The contrastive loss of CLIP."""
 
-from __future__ import annotations
-
 import math
 
 import torch

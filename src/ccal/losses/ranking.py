@@ -7,8 +7,6 @@ and the scores in parentheses sum to <x, gradient of x>. If no gradient is neede
 added up. Scores are made in blocks, so memory grows with n and not with its square.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, Literal
 

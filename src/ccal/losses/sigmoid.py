@@ -1,7 +1,5 @@
 """The pairwise sigmoid loss of SigLIP."""
 
-from __future__ import annotations
-
 import math
 
 import torch

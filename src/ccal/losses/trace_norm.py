@@ -1,7 +1,5 @@
 """The trace norm objective of Deep CCA."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

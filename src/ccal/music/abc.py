@@ -7,8 +7,6 @@ holds for its octave until the bar line, and over a tie. A tie between two diffe
 people write for a slur, is ignored.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, replace
 from fractions import Fraction

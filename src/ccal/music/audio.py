@@ -3,8 +3,6 @@
 Resampling and spectrogram must stay bit-identical (see `rendering`).
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from functools import lru_cache

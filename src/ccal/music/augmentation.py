@@ -1,7 +1,5 @@
 """Augmented pairs: other tempo, loudness and colour of the sound, other size of the staff."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """From tunes to a store: rendered by several processes, resumed after an interruption."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import select

@@ -1,7 +1,5 @@
 """The library of a store and a model, and the one of the tunes that come with the package."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

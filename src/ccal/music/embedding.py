@@ -1,7 +1,5 @@
 """Snippets of staff lines and recordings, and their embeddings at the positions of every tune."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from copy import deepcopy
 from itertools import pairwise

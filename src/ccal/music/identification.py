@@ -7,8 +7,6 @@ at every pace and from every position (`best_lines`), which gives the score. Nea
 each named tune, the best path that never turns back (`follow`) gives the positions.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`TuneLibrary`: the tunes of a store, found by a recording or by a picture of their staff."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Callable, Iterable, Iterator

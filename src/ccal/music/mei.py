@@ -4,8 +4,6 @@ Note number i of the score (rests counted) has the id `n{i}`, and its heads `n{i
 that needs several notes, such as five quavers, is written as several tied ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import groupby, pairwise

@@ -1,7 +1,5 @@
 """MusicXML as ABC: the first voice of the first part becomes a tune like any other."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from fractions import Fraction

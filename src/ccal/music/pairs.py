@@ -6,6 +6,7 @@ All of them are `Features`, ready for training.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,7 +18,9 @@ from ccal.errors import InputError
 from ccal.music.audio import BINS
 from ccal.music.engraving import ROWS
 from ccal.music.store import SheetAudioStore
-from ccal.training.batches import Features
+
+if TYPE_CHECKING:
+    from ccal.training.batches import Features
 
 COLUMNS = FRAMES = 100
 

@@ -1,7 +1,5 @@
 """Pictures for people: a staff line with a part marked, and a preview of rendered pairs."""
 
-from __future__ import annotations
-
 import io
 from os import PathLike, fspath
 from pathlib import Path

@@ -4,8 +4,6 @@ A recording becomes a spectrogram as loud as those of the library; a picture of 
 staff line of 40 rows. For both, the middles of the snippets to embed are chosen.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any

@@ -4,8 +4,6 @@ Engraver, synthesiser and spectrogram must stay bit-identical: the weights and t
 bundled model were made from their exact output.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """A tune as notes in bars, and the time and pitch at which each sounds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction

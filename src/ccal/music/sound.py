@@ -3,8 +3,6 @@
 Its output must stay bit-identical (see `rendering`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from functools import lru_cache

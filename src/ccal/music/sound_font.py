@@ -4,8 +4,6 @@ The controls that shape a plain note are read: ranges, tuning, loops, volume and
 the cutoff of the filter. Modulators, vibrato, panning and effects are ignored.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path

@@ -4,8 +4,6 @@ A folder holds `manifest.json` and the files that it names: `sheet` (columns, 40
 one behind the other; `audio` (frames, 136), all spectrograms; and `onsets`, one row each.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path

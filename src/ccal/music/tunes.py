@@ -3,8 +3,6 @@
 One melody may come in several keys and under several names; a split must not have it on two sides.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace

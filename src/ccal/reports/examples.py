@@ -1,7 +1,5 @@
 """Queries with their hits: measures say how often a search succeeds, examples show how."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -6,8 +6,6 @@ record: id, metadata as JSON, and the file if there is one, separated by zero by
 them contains.
 """
 
-from __future__ import annotations
-
 import json
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence

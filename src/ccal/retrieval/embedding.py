@@ -1,7 +1,5 @@
 """From raw items to unit vectors: embedding in chunks, and the fingerprint of the model."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence

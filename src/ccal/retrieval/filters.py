@@ -1,7 +1,5 @@
 """Conditions on metadata: equality, any of several values, ranges; nested keys by dots."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence

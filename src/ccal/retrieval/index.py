@@ -1,7 +1,5 @@
 """Index: embedded items of one or both modalities, found by queries of either."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as replaced

@@ -1,7 +1,5 @@
 """`compare`: methods and seeds on the same pairs."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """TOML files: the config.toml of a run, and the files that a person writes for `--config`."""
 
-from __future__ import annotations
-
 import difflib
 import tomllib
 from collections.abc import Iterable, Mapping

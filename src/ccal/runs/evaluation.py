@@ -3,8 +3,6 @@
 `export_trec` writes rankings and judgements as TREC files, for trec_eval, ranx and other tools.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace

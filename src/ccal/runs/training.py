@@ -4,8 +4,6 @@ A run is begun or continued, trained, measured on pairs that were kept back, and
 evaluation.json comes last, so that a run which is stopped at any moment can be resumed.
 """
 
-from __future__ import annotations
-
 import os
 from contextlib import ExitStack
 from dataclasses import replace

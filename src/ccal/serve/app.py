@@ -1,7 +1,5 @@
 """The application of a collection, and the server that runs it."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import os

@@ -1,7 +1,5 @@
 """Queries of many requests through the towers together, by one thread."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

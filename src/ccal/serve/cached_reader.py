@@ -1,7 +1,5 @@
 """An index as the server reads it, with caches of all that is asked for often."""
 
-from __future__ import annotations
-
 import logging
 import os
 import threading

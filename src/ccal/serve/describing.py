@@ -1,7 +1,5 @@
 """Items, models and scores for people: cards, parts of a model, reasons for a match, the map."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from os.path import basename, splitext

@@ -1,7 +1,5 @@
 """The measured quality of a model: the evaluation of its run, with plots and report."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

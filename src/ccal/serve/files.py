@@ -7,8 +7,6 @@ sound. The file that was checked is the one that is sent, which is why `send_med
 and not, as Starlette's `FileResponse` does, a path that may lead elsewhere by then.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -4,8 +4,6 @@ Queries of a batch are embedded together, one call of the model for each modalit
 together, one call of the index for each modality searched in and each filter.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace

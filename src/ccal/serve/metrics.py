@@ -1,7 +1,5 @@
 """Counts and times for Prometheus, in a registry of the application's own."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import lru_cache, partial
 

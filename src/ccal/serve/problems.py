@@ -1,7 +1,5 @@
 """Errors as application/problem+json (RFC 9457): one sentence for people, never a traceback."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Mapping

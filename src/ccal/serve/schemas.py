@@ -1,7 +1,5 @@
 """The shapes of requests and answers, for the OpenAPI description and for checking requests."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated, Any
 

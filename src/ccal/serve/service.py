@@ -1,7 +1,5 @@
 """What the routes share: queries through the batcher, uploads decoded, answers as JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import isfinite

@@ -1,7 +1,5 @@
 """A `TuneLibrary` as a collection: recordings find scores, and scores find recordings."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Batch normalisation over the batches of all ranks, and running statistics without bias."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial

@@ -6,8 +6,6 @@ repeats that epoch from its start, and so ends with the weights of an unbroken r
 turns Ctrl-C and SIGTERM into a request that the loop meets between two batches.
 """
 
-from __future__ import annotations
-
 import copy
 import io
 import signal

@@ -1,7 +1,5 @@
 """The machine under a training step: half precision where it is safe, and freed memory reused."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import platform

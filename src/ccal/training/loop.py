@@ -6,8 +6,6 @@ their score: go on, return to the best weights with a tenth of the learning rate
 end the model has the best weights.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import signal

@@ -1,7 +1,5 @@
 """Several processes train one model: started by torchrun, equal weights, averaged gradients."""
 
-from __future__ import annotations
-
 import importlib
 import os
 from collections.abc import Callable, Iterator, Sequence

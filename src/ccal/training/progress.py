@@ -1,7 +1,5 @@
 """Progress of a run: a line to watch, and a record of each epoch as JSON and for TensorBoard."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable

@@ -6,8 +6,6 @@ what finds the validation pairs clearly better; then it chooses the weight of th
 and at last repeats the chosen training with the validation pairs included.
 """
 
-from __future__ import annotations
-
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The paper's schedule: wait for better validation scores, then refine from the best weights."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self, TypeGuard

@@ -1,7 +1,5 @@
 """How well a model finds pairs: raw items for `evaluate`, features for validation in training."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """All settings of a training run, checked when they are made, and plain data for TOML."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints

@@ -4,8 +4,6 @@ A reader gathers an `Image` for each entry and reports what is wrong to `Problem
 makes pairs of the good ones, and `match_features` puts arrays of features in place of image files.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

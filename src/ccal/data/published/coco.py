@@ -1,7 +1,5 @@
 """COCO captions as published: a JSON file of images and captions for each part."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

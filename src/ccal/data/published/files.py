@@ -1,7 +1,5 @@
 """The files of published data sets: lists of names, JSON, folders."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -13,7 +11,7 @@ from typing import Any, TypeAlias
 from ccal.data.splits import split_name
 from ccal.errors import InputError
 
-FilePath: TypeAlias = "str | PathLike[str]"
+FilePath: TypeAlias = str | PathLike[str]
 
 
 def existing_folder(folder: FilePath) -> Path:

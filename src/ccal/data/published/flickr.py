@@ -1,7 +1,5 @@
 """Flickr8k and Flickr30k as published: a token file of captions, and lists of image names."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

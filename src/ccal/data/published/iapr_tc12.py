@@ -1,7 +1,5 @@
 """IAPR TC-12 as published: one annotation file an image, and no split."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

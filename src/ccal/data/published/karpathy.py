@@ -1,7 +1,5 @@
 """Karpathy's `dataset_*.json` files: captions and splits of Flickr8k, Flickr30k and COCO."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """CUB and Flowers with the captions of Reed et al. (2016), for zero-shot retrieval."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -6,8 +6,6 @@ postgres  PostgresBackend: two tables in PostgreSQL, by pgvector
 milvus    MilvusBackend: a collection on a Milvus server
 """
 
-from __future__ import annotations
-
 import os
 
 from ccal.errors import InputError

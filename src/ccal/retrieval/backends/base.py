@@ -1,7 +1,5 @@
 """Backend: keeps items with their unit vectors, and finds the nearest."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager

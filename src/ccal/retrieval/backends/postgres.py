@@ -1,7 +1,5 @@
 """PostgresBackend: an index in a PostgreSQL database, by pgvector."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading

@@ -1,7 +1,5 @@
 """BinaryCodes: embeddings of one model as a few bytes each."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from typing import Any, Literal, Self, get_args

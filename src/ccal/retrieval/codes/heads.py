@@ -5,8 +5,6 @@ Iterative Quantization: A Procrustean Approach to Learning Binary Codes, 2011. H
 the pairwise ranking loss, on embeddings or through the towers below them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """FolderBackend: an index in a folder."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress

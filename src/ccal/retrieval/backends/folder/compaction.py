@@ -5,8 +5,6 @@ process that dies between the two leaves files that nobody looks at. Files that 
 damaged are written again from the item store.
 """
 
-from __future__ import annotations
-
 import secrets
 import warnings
 from collections.abc import Mapping

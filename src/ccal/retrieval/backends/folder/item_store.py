@@ -1,7 +1,5 @@
 """ItemStore: a SQLite database with every item and its vector, from which all else is made."""
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

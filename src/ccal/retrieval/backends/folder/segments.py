@@ -5,8 +5,6 @@
 `answers`. `NAME.faiss` or `NAME.codes` is for approximate search; see `candidates`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -7,8 +7,6 @@ The name of the index is an alias; a rebuild fills another collection, to which 
 in one step. docs/retrieval.md lists what is promised.
 """
 
-from __future__ import annotations
-
 import re
 import secrets
 import threading

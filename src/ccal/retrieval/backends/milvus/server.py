@@ -1,7 +1,5 @@
 """A Milvus server, and the collection of one index there."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
