@@ -1,7 +1,9 @@
 """Modules that are imported when they are first needed."""
 
+import ast
+import pkgutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -25,21 +27,23 @@ def require(module: str, extra: str, purpose: str) -> Any:
         ) from error
 
 
-def lazy_names(package: str, modules: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
-    """A `__getattr__` for a package: each name is imported from its module when first used.
+def lazy_names(package: str) -> tuple[Callable[[str], Any], list[str]]:
+    """`__getattr__` and `__all__` of a package whose names are listed once, in `__init__.pyi`.
 
-    `modules` maps a module of the package, without the package's name, to the names in it. The
-    modules themselves are names of the package, too.
+    Type checkers read that file as it is. Here it says where each name is imported from when it is
+    first used: torch takes seconds, which `ccal --help` must not.
     """
-    module_of = {name: module for module, names in modules.items() for name in names}
+    stub = ast.parse(pkgutil.get_data(package, "__init__.pyi") or b"")
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    module_of = {name.name: str(node.module) for node in imports for name in node.names}
 
     def get(name: str) -> Any:
-        if name in modules:
-            return import_module(f"{package}.{name}")
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{package}.{module_of[name]}"), name)
+        if module_of[name] == package:
+            return import_module(f"{package}.{name}")
+        value = getattr(import_module(module_of[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 
-    return get
+    return get, [name for name, module in module_of.items() if module != package]

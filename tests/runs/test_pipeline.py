@@ -166,4 +166,4 @@ def test_submodules_are_attributes_of_the_package() -> None:
     assert ccal.data.Source is Source
     assert callable(ccal.music.TuneLibrary)
     with pytest.raises(AttributeError, match="no attribute 'walks'"):
-        _ = ccal.walks
+        _ = ccal.walks  # type: ignore[attr-defined]

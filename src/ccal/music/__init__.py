@@ -16,48 +16,6 @@ embedding                snippets in the common space
 identification           tunes ranked by votes and alignment
 """
 
-from ccal.music.abc import Tune, parse_abc, split_tunes
-from ccal.music.audio import audio_spectrogram, read_audio, spectrogram
-from ccal.music.augmentation import Augmentation, AugmentedPairs
-from ccal.music.building import build_store
-from ccal.music.engraving import Engraving, engrave
-from ccal.music.library import Snippet, TuneLibrary, TuneMatch
-from ccal.music.pairs import JoinedPairs, SheetAudioPairs, ThinnedPairs
-from ccal.music.pictures import write_preview
-from ccal.music.rendering import MusicSettings, RenderedTune, render_tune
-from ccal.music.score import Score
-from ccal.music.sound import default_sound_font, synthesise
-from ccal.music.store import SheetAudioStore
-from ccal.music.tunes import collection, melody_groups, read_tunes, split_tunes_by_melody
+from ccal.optional import lazy_names
 
-__all__ = [
-    "Augmentation",
-    "AugmentedPairs",
-    "Engraving",
-    "JoinedPairs",
-    "MusicSettings",
-    "RenderedTune",
-    "Score",
-    "SheetAudioPairs",
-    "SheetAudioStore",
-    "Snippet",
-    "ThinnedPairs",
-    "Tune",
-    "TuneLibrary",
-    "TuneMatch",
-    "audio_spectrogram",
-    "build_store",
-    "collection",
-    "default_sound_font",
-    "engrave",
-    "melody_groups",
-    "parse_abc",
-    "read_audio",
-    "read_tunes",
-    "render_tune",
-    "spectrogram",
-    "split_tunes",
-    "split_tunes_by_melody",
-    "synthesise",
-    "write_preview",
-]
+__getattr__, __all__ = lazy_names(__name__)

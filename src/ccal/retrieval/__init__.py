@@ -11,31 +11,6 @@ backends   where an index is kept: a folder, PostgreSQL, Milvus
 codes      binary codes; `ccal.codes` has their public names
 """
 
-from typing import TYPE_CHECKING
-
 from ccal.optional import lazy_names
-from ccal.retrieval.items import (
-    DamagedIndexError,
-    Hit,
-    IndexInUseError,
-    Item,
-    OtherModelError,
-    Stats,
-)
 
-if TYPE_CHECKING:
-    from ccal.retrieval.embedding import fingerprint
-    from ccal.retrieval.index import Index
-
-__all__ = [
-    "DamagedIndexError",
-    "Hit",
-    "Index",
-    "IndexInUseError",
-    "Item",
-    "OtherModelError",
-    "Stats",
-    "fingerprint",
-]
-
-__getattr__ = lazy_names(__name__, {"embedding": ("fingerprint",), "index": ("Index",)})
+__getattr__, __all__ = lazy_names(__name__)

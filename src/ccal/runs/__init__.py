@@ -10,40 +10,9 @@ Nothing here prints: `note` is a function that is given remarks for people, and 
 doubtful data or results begin with "warning: ".
 """
 
-from typing import TYPE_CHECKING
-
 from ccal.optional import lazy_names
 
-if TYPE_CHECKING:
-    from ccal.runs.comparison import compare
-    from ccal.runs.evaluation import Evaluation, evaluate, export_trec
-    from ccal.runs.folder import Run, load, load_model
-    from ccal.runs.table import Comparison
-    from ccal.runs.training import train
-
-__all__ = [
-    "Comparison",
-    "Evaluation",
-    "Run",
-    "compare",
-    "evaluate",
-    "export_trec",
-    "load",
-    "load_model",
-    "train",
-]
-
-# Imported when first used: a search opens a run and must not wait for training.
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "comparison": ("compare",),
-        "evaluation": ("Evaluation", "evaluate", "export_trec"),
-        "folder": ("Run", "load", "load_model"),
-        "table": ("Comparison",),
-        "training": ("train",),
-    },
-)
+__getattr__, __all__ = lazy_names(__name__)
 
 
 def __dir__() -> list[str]:

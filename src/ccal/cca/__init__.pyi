@@ -1,0 +1,9 @@
+from ccal.cca.layer import CCALayer as CCALayer
+from ccal.cca.linear import CCA as CCA
+from ccal.cca.solver import add_ridge as add_ridge
+from ccal.cca.solver import canonical_projections as canonical_projections
+from ccal.cca.solver import polar_factor as polar_factor
+from ccal.cca.solver import whitened_cross_covariance as whitened_cross_covariance
+from ccal.cca.solver import whitening as whitening
+from ccal.cca.statistics import Covariances as Covariances
+from ccal.cca.statistics import Moments as Moments

@@ -1,0 +1,9 @@
+from ccal.runs.comparison import compare as compare
+from ccal.runs.evaluation import Evaluation as Evaluation
+from ccal.runs.evaluation import evaluate as evaluate
+from ccal.runs.evaluation import export_trec as export_trec
+from ccal.runs.folder import Run as Run
+from ccal.runs.folder import load as load
+from ccal.runs.folder import load_model as load_model
+from ccal.runs.table import Comparison as Comparison
+from ccal.runs.training import train as train
