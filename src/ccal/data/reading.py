@@ -229,11 +229,11 @@ def _read_layout(source: Source, arrays: dict[str, NDArray[Any]]) -> Table:
     """
     folder = source.path(str(source.table))
     texts = folder / "text_c10" if (folder / "text_c10").is_dir() else folder
-    home = texts.parent if texts.name == "text_c10" else texts
-    listed = _class_lists(home) if source.split_by is None else None
+    root = texts.parent if texts.name == "text_c10" else texts
+    listed = _class_lists(root) if source.split_by is None else None
     table = read_reed(
         texts,
-        images=None if arrays else _image_folder(source, home),
+        images=None if arrays else _image_folder(source, root),
         classes=listed,
         captions=source.captions,
         strict=not source.skip_bad_rows,
@@ -248,9 +248,9 @@ def _read_layout(source: Source, arrays: dict[str, NDArray[Any]]) -> Table:
     return Table(pairs, table.split, table.rows, table.bad)
 
 
-def _class_lists(home: Path) -> dict[str, Path] | None:
+def _class_lists(root: Path) -> dict[str, Path] | None:
     """The published lists by part; a list `trainval` stands for train and validation classes."""
-    there = {name: home / f"{name}classes.txt" for name in ("train", "trainval", "val", "test")}
+    there = {name: root / f"{name}classes.txt" for name in ("train", "trainval", "val", "test")}
     there = {name: path for name, path in there.items() if path.is_file()}
     if "train" in there and "val" in there:
         there.pop("trainval", None)
@@ -260,14 +260,14 @@ def _class_lists(home: Path) -> dict[str, Path] | None:
     return there if "train" in there else None
 
 
-def _image_folder(source: Source, home: Path) -> Path:
+def _image_folder(source: Source, root: Path) -> Path:
     if source.files is not None:
         return source.path(source.files)
     for name in ("images", "jpg"):
         # The archive of the captions has features in torch7 format in `images`.
-        if any(next((home / name).glob(pattern), None) for pattern in ("*.jpg", "*/*.jpg")):
-            return home / name
+        if any(next((root / name).glob(pattern), None) for pattern in ("*.jpg", "*/*.jpg")):
+            return root / name
     raise InputError(
-        f"{home} has no images/CLASS/IMAGE.jpg and no jpg/IMAGE.jpg; say where the image files "
+        f"{root} has no images/CLASS/IMAGE.jpg and no jpg/IMAGE.jpg; say where the image files "
         "are (--files FOLDER), or give their features (--x image=features.npy)."
     )
