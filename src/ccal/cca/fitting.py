@@ -18,7 +18,7 @@ from ccal.cca.checks import ridge_pair
 from ccal.cca.selection import NEGLIGIBLE, POWERS, HeldOut, Trial, hold_out, search_ridges, try_out
 from ccal.cca.solver import fix_signs, solve, usable_ridge
 from ccal.cca.statistics import Moments
-from ccal.cca.views import Float64, SampleSpan, View, stream
+from ccal.cca.views import ArrayView, Float64, SampleSpan, stream
 from ccal.errors import InputError
 
 Progress = Callable[[str, int, int], None]
@@ -104,7 +104,7 @@ class Fitted:
 
 
 def fit_pairs(
-    x: View, y: View, parameters: Parameters, progress: Progress | None = None
+    x: ArrayView, y: ArrayView, parameters: Parameters, progress: Progress | None = None
 ) -> tuple[Fitted, Moments | None]:
     """Fit on the rows of both views in one pass.
 

@@ -23,7 +23,7 @@ _CHUNK_VALUES = 1 << 22
 
 
 @dataclass(frozen=True)
-class View:
+class ArrayView:
     """An (n, d) array that is read in pieces, as float64.
 
     >>> view = open_view(np.arange(6).reshape(3, 2), "X")
@@ -97,7 +97,7 @@ def chunk_size(dim: int) -> int:
     return max(1024, _CHUNK_VALUES // max(dim, 1))
 
 
-def open_view(data: Any, name: str, dim: int | None = None) -> View:
+def open_view(data: Any, name: str, dim: int | None = None) -> ArrayView:
     """Check that `data` is an (n, d) array of real numbers, with d = `dim` if given.
 
     Nothing is copied, so a memory-mapped array stays on disk. Lists and data frames are accepted.
@@ -130,7 +130,7 @@ def open_view(data: Any, name: str, dim: int | None = None) -> View:
         raise InputError(
             f"{name} has {shape[1]} features, but CCA was fitted with {dim} (got shape {shape})."
         )
-    return View(data, name)
+    return ArrayView(data, name)
 
 
 def _array(data: Any, name: str) -> NDArray[Any]:
@@ -146,7 +146,7 @@ def _array(data: Any, name: str) -> NDArray[Any]:
 
 def open_pair(
     X: Any, Y: Any, dim_x: int | None = None, dim_y: int | None = None
-) -> tuple[View, View]:
+) -> tuple[ArrayView, ArrayView]:
     """Check two views of the same samples."""
     x, y = open_view(X, "X", dim_x), open_view(Y, "Y", dim_y)
     if x.rows != y.rows:
@@ -156,7 +156,7 @@ def open_pair(
     return x, y
 
 
-def project_view(view: View, mean: Float64, projection: Float64) -> NDArray[Any] | Tensor:
+def project_view(view: ArrayView, mean: Float64, projection: Float64) -> NDArray[Any] | Tensor:
     """(view - mean) @ projection, chunk by chunk, as the kind of array that the view is."""
     result = np.empty((view.rows, projection.shape[1]))
     for rows in view.chunks():
@@ -170,8 +170,8 @@ def project_view(view: View, mean: Float64, projection: Float64) -> NDArray[Any]
 
 
 def stream(
-    x: View,
-    y: View,
+    x: ArrayView,
+    y: ArrayView,
     held_out: Sequence[NDArray[np.int64]] = (),
     *,
     chunk_rows: int | None = None,
@@ -213,7 +213,7 @@ def stream(
     return total, [(fold[:, : x.dim], fold[:, x.dim :]) for fold in folds]
 
 
-def _moments_in_place(z: Float64, x: View, y: View) -> Moments:
+def _moments_in_place(z: Float64, x: ArrayView, y: ArrayView) -> Moments:
     """Moments of the rows `z` = [x, y], which are centred in place."""
     d = x.dim
     with np.errstate(invalid="ignore", over="ignore"):
@@ -227,7 +227,7 @@ def _moments_in_place(z: Float64, x: View, y: View) -> Moments:
     return Moments(len(z), m[:d], m[d:], p[:d, :d], p[d:, d:], p[:d, d:])
 
 
-def _refuse(totals: Float64, x: View, y: View) -> None:
+def _refuse(totals: Float64, x: ArrayView, y: ArrayView) -> None:
     """Refuse the view whose features have totals, among (d_x + d_y,), that are not finite."""
     if not np.isfinite(totals).all():
         (y if np.isfinite(totals[: x.dim]).all() else x).refuse_values()
@@ -249,7 +249,7 @@ class SampleSpan:
     ((4, 3), True)
     """
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: ArrayView) -> None:
         self.view = view
         self.mean = np.empty(view.dim)
         gram = np.zeros((view.rows, view.rows))

@@ -16,7 +16,7 @@ from ccal.retrieval.backends.base import Backend, Batches, Vectors
 from ccal.retrieval.backends.folder import compaction
 from ccal.retrieval.backends.folder.item_store import ItemStore
 from ccal.retrieval.backends.folder.segments import ItemsFile, VectorsFile
-from ccal.retrieval.backends.folder.view import View
+from ccal.retrieval.backends.folder.view import FolderView
 from ccal.retrieval.exact import Ints
 from ccal.retrieval.filters import Conditions
 from ccal.retrieval.items import (
@@ -48,7 +48,7 @@ class FolderBackend(Backend):
         self._guard = threading.RLock()
         self._lock = lock or FileLock(folder / LOCK)
         self._store = ItemStore(_database_of(folder))
-        self._view: View | None = None
+        self._view: FolderView | None = None
 
     @classmethod
     def exists(cls, location: str) -> bool:
@@ -238,7 +238,9 @@ class FolderBackend(Backend):
         self._bind(Binding.from_json(self._store.get("binding")))
         return self.binding
 
-    def _state(self, modalities: Sequence[str], where: Conditions) -> tuple[View, dict[str, Ints]]:
+    def _state(
+        self, modalities: Sequence[str], where: Conditions
+    ) -> tuple[FolderView, dict[str, Ints]]:
         """The view of now, and under conditions the rows of each modality that meet them."""
         # Damage that appears later is answered by the item store, and repaired the next time.
         if self._view is None or self._view.damaged:
@@ -259,7 +261,7 @@ class FolderBackend(Backend):
                 with self._store.reading():
                     self._view = self._new_view()
 
-    def _read_view(self) -> View:
+    def _read_view(self) -> FolderView:
         """The view of this transaction."""
         known, version = self._view, self._store.version()
         if known and known.changes == int(self._store.get("changes")):
@@ -271,8 +273,8 @@ class FolderBackend(Backend):
             self._view = fresh
         return fresh
 
-    def _new_view(self) -> View:
-        return View.read(self._store, self._read_binding(), self._view)
+    def _new_view(self) -> FolderView:
+        return FolderView.read(self._store, self._read_binding(), self._view)
 
 
 def _database_of(folder: Path) -> Path:

@@ -73,7 +73,7 @@ class Shard:
 
 
 @dataclass
-class View:
+class FolderView:
     """The index after a number of changes, as shards by modality.
 
     `version` is that of the database, equal as long as nothing changes. `damaged` has the segments
@@ -87,7 +87,7 @@ class View:
     _opened: dict[str, Shard] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, store: ItemStore, binding: Binding, previous: View | None) -> View:
+    def read(cls, store: ItemStore, binding: Binding, previous: FolderView | None) -> FolderView:
         """The view inside a transaction; segments of the previous view stay open."""
         view = cls(int(store.get("changes")), store.version())
         for segment in segments_of(store):
