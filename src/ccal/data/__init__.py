@@ -2,6 +2,7 @@
 
 pairs      two named columns, row i with row i; subsets without copies
 arrays     .npy and .npz files
+duplicates which items are the same
 records    rows of CSV, TSV, JSONL and Parquet files
 tables     pairs from a table, with bad rows reported by line
 splits     train / valid / test: random, group- or label-disjoint, or from a column

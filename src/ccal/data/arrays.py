@@ -55,7 +55,7 @@ def find_bad_rows(
     bad: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)]
     count = 0
     if array.dtype.kind == "f":
-        for start, chunk in _chunks(array, chunk_bytes):
+        for start, chunk in chunks(array, chunk_bytes):
             wrong = ~np.isfinite(chunk)
             if wrong.any():
                 count += int(wrong.sum())
@@ -75,7 +75,7 @@ def describe_bad_rows(array: NDArray[Any], path: Path) -> tuple[NDArray[np.int64
 (counted from 0); rescale them.
     """
     limit = np.finfo(np.float32).max
-    for start, chunk in _chunks(array) if array.dtype == np.float64 else ():
+    for start, chunk in chunks(array) if array.dtype == np.float64 else ():
         large = (np.abs(chunk) > limit) & np.isfinite(chunk)
         if large.any():
             row = start + int(np.flatnonzero(large.any(axis=1))[0])
@@ -91,7 +91,7 @@ def describe_bad_rows(array: NDArray[Any], path: Path) -> tuple[NDArray[np.int64
     )
 
 
-def _chunks(array: NDArray[Any], chunk_bytes: int = 1 << 24) -> Iterator[tuple[int, NDArray[Any]]]:
+def chunks(array: NDArray[Any], chunk_bytes: int = 1 << 24) -> Iterator[tuple[int, NDArray[Any]]]:
     """Some rows at a time as (start, rows), each row flat."""
     step = max(1, chunk_bytes * len(array) // max(1, array.nbytes))
     for start in range(0, len(array), step):

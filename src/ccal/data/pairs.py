@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ccal.data.duplicates import item_numbers
 from ccal.errors import InputError
 
 Index: TypeAlias = "slice | Sequence[int] | NDArray[np.integer[Any]] | NDArray[np.bool_]"
@@ -36,6 +37,8 @@ class Rows:
         files: bool = False,
     ) -> None:
         self.source, self.files = source, files
+        # Of the whole source, once it was asked for; rows chosen from these share the list.
+        self._items: list[NDArray[np.int64]] = []
         self.index: NDArray[np.int64] | None = None
         if index is not None:
             self.index = np.arange(len(source))[_as_index(index)]
@@ -54,7 +57,15 @@ class Rows:
     def select(self, index: Index) -> Rows:
         """Choose among these rows; the source stays where it is."""
         chosen = np.arange(len(self)) if self.index is None else self.index
-        return Rows(self.source, chosen[_as_index(index)], files=self.files)
+        rows = Rows(self.source, chosen[_as_index(index)], files=self.files)
+        rows._items = self._items
+        return rows
+
+    def items(self) -> NDArray[np.int64]:
+        """Numbers (n,) that are equal for rows of identical content; see `Pairs.items`."""
+        if not self._items:
+            self._items.append(item_numbers(self.source, files=self.files))
+        return self._items[0] if self.index is None else self._items[0][self.index]
 
     def __len__(self) -> int:
         return len(self.source) if self.index is None else len(self.index)
@@ -115,6 +126,18 @@ class Pairs:
         if name not in self._columns:
             raise InputError(f"No modality {name!r}; there are {list(self.names)}.")
         return self._columns[name]
+
+    def items(self, name: str) -> NDArray[np.int64]:
+        """Which item of a modality each row holds: numbers (n,), equal for identical content.
+
+        Identical are equal texts, equal rows of an array, and files of the same bytes. Items are
+        compared once, when they are first asked for; subsets share the numbers of their whole.
+
+        >>> pairs = Pairs({"image": np.eye(3)[[0, 0, 1]], "text": ["a dog", "a cat", "a dog"]})
+        >>> pairs.items("image"), pairs[1:].items("text")
+        (array([0, 0, 1]), array([1, 0]))
+        """
+        return self.column(name).items()
 
     def __len__(self) -> int:
         return len(self._columns[self.names[0]])
