@@ -6,11 +6,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
+from typer.main import get_command
 
 from ccal.cli import options
+from ccal.cli.app import app
 from ccal.cli.console import note
 from ccal.progress import counting
 from tests.cli.conftest import ROOT, environment, invoke, spawn, start
@@ -27,11 +29,39 @@ def test_alone_it_shows_its_commands() -> None:
     assert all(command in outcome.out for command in COMMANDS)
 
 
-@pytest.mark.parametrize("command", [*COMMANDS[:-2], "data build", "data preview", "demo"])
+@pytest.mark.parametrize("command", [*COMMANDS, "data build", "data preview"])
 def test_help_teaches(command: str) -> None:
     outcome = invoke(*command.split(), "--help")
     assert outcome.code == 0
     assert f"ccal {command}" in outcome.out.split("Example")[1]
+
+
+def all_commands() -> dict[str, Any]:
+    """Every command as Typer made it, by its words on the command line."""
+    root: Any = get_command(app)
+    found: dict[str, Any] = {"": root}
+    for name in root.list_commands(None):
+        found[name] = root.get_command(None, name)
+        found |= {f"{name} {inner}": c for inner, c in getattr(found[name], "commands", {}).items()}
+    return found
+
+
+def test_flags_are_flags_and_every_option_is_explained() -> None:
+    commands = all_commands()
+    assert {*COMMANDS, "data build", "data preview"} < set(commands)
+    for words, command in commands.items():
+        shown = invoke(*words.split(), "--help").out
+        assert not re.search("<bool>|boolean", shown, re.IGNORECASE), words
+        unexplained = [p.name for p in command.params if not (p.help or "").strip()]
+        assert not unexplained, (words, unexplained)
+
+
+def test_the_help_of_train_begins_with_the_pairs() -> None:
+    shown = invoke("train", "--help").out
+    panels = re.findall(r"╭─ ([\w ]+) ─", shown)
+    assert panels == ["Arguments", "The pairs", "The split", "Training", "Output"]
+    assert re.search(r"--resume +Go on", shown)
+    assert shown.index("--quiet") < shown.index("--help")
 
 
 @pytest.mark.parametrize("command", ["train", "evaluate", "compare", "encode", "index", "info"])

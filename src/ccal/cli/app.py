@@ -6,18 +6,45 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from ccal.cli.console import quiet_errors, warn_plainly
 
-_COMMANDS = (
-    *("train", "evaluate", "compare", "encode", "index", "search", "identify", "serve", "info"),
-    *("reproduce", "data", "demo"),
-)
-"""In the order of `ccal --help`. Each is a module with `command`, or `app` if it has several."""
+_PANELS = {
+    "Train and measure": ("train", "evaluate", "compare", "info"),
+    "Search": ("index", "search", "serve", "encode"),
+    "Sheet music and sound": ("identify", "data", "reproduce", "demo"),
+}
+"""Commands as `ccal --help` lists them. Each is a module with `command`, or `app` if several."""
+_COMMANDS = {name: panel for panel, names in _PANELS.items() for name in names}
 
 
-class Commands(TyperGroup):
+class _PlainFlags:
+    """Shows flags as flags, `--resume` and not `--resume <bool>`; `--help` comes last."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters as the help shows them."""
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        *options, help_option = [p for p in params if p.param_type_name == "option"]
+        for option in (*options, help_option):
+            if option.is_flag:
+                option.metavar = ""
+        panels = [getattr(option, "rich_help_panel", None) for option in options]
+        if panels and None not in panels:
+            # A panel of its own would come first.
+            help_option.rich_help_panel = panels[-1]
+        return params
+
+
+class _Command(_PlainFlags, TyperCommand):
+    """One command."""
+
+
+class _Group(_PlainFlags, TyperGroup):
+    """A command that has several of its own."""
+
+
+class Commands(_PlainFlags, TyperGroup):
     """The group of commands; it reports errors of any of them in one line."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -37,8 +64,12 @@ class Commands(TyperGroup):
             if group is None:
                 group = typer.Typer(add_completion=False, rich_markup_mode="markdown")
                 group.command(cmd_name, context_settings=_HELP)(module.command)
-            self.commands[cmd_name] = typer.main.get_command(group)
-            self.commands[cmd_name].name = cmd_name
+            group.info.cls = _Group
+            for info in group.registered_commands:
+                info.cls = _Command
+            command: Any = typer.main.get_command(group)
+            command.name, command.rich_help_panel = cmd_name, _COMMANDS[cmd_name]
+            self.commands[cmd_name] = command
         return self.commands[cmd_name]
 
     def invoke(self, ctx: Any) -> Any:

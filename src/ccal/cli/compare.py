@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
-import typer
-
 from ccal.cli import options as o
 from ccal.cli.console import note, note_warnings, training
 from ccal.errors import InputError
@@ -15,15 +13,21 @@ from ccal.runs.config import read_config
 
 @o.takes(o.PAIRS, o.SPLIT, o.TRAINING, without=("method", "select", "seed"))
 def command(
-    methods: Annotated[
-        str, typer.Option(metavar="LIST", help="Methods, with commas between them.")
-    ] = "linear,dcca,learned,ccal,refined",
+    methods: Annotated[str, o.compared(help="Methods, with commas between them.")] = (
+        "linear,dcca,learned,ccal,refined"
+    ),
     seeds: Annotated[
-        str, typer.Option(metavar="LIST", help="Seeds, with commas between them.")
+        str,
+        o.compared(
+            help="Seeds of weights, order and dropout, with commas between them. Three or more say "
+            "how much results vary from one training to the next."
+        ),
     ] = "0,1,2",
     out: Annotated[
         Path | None,
-        o.out(
+        o.output(
+            "--out",
+            "-o",
             metavar="FOLDER",
             show_default="runs/DATA-compare",
             help="The folder to write; one that a comparison was stopped in is continued.",
@@ -36,10 +40,10 @@ def command(
     """Train several methods with several seeds on the same pairs, and set them side by side.
 
     Needs pairs, as `ccal train` does. Every method and seed is a run of its own, METHOD-SEED in the
-    folder; finished ones are not repeated, so that the same command goes on after a stop, and more
-    methods or seeds can be added later. A paired test over the test queries says which methods are
-    better than others. Writes comparison.html, comparison.csv, comparison.json and plots/. A page
-    of one run: `ccal evaluate FOLDER/METHOD-SEED --report FILE.html`.
+    folder. Finished runs are not repeated: the same command goes on after a stop, and more methods
+    or seeds can be added later. A paired test over the test queries says which methods are better
+    than others. Writes comparison.html, comparison.csv, comparison.json and plots/. A page of one
+    run: `ccal evaluate FOLDER/METHOD-SEED --report FILE.html`.
 
     Examples:
 

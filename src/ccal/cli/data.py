@@ -16,7 +16,8 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="Render tunes, in ABC or MusicXML, as sheet music and sound, and look at them.",
+    help="Render tunes, in ABC or MusicXML, as sheet music and sound, and look at them.\n\n"
+    "Example:\n\n`ccal data build tunes.abc -o tunes`",
 )
 
 
@@ -38,7 +39,11 @@ def build(
     program: Annotated[int, typer.Option(help="Instrument of General MIDI; 0 is a piano.")] = 0,
     sound_font: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.sf2", show_default="the one that comes with `ccal[music]`"),
+        typer.Option(
+            metavar="FILE.sf2",
+            show_default="the one that comes with ccal[music]",
+            help="Sounds of the instruments.",
+        ),
     ] = None,
     processes: Annotated[
         int | None, typer.Option(min=1, show_default="one a core", help="Tunes at a time.")

@@ -16,14 +16,16 @@ from ccal.progress import counting
 def command(
     run: o.RunFolder,
     modality: Annotated[
-        str, typer.Argument(help="Which of the run's two modalities the input is of.")
+        str,
+        typer.Argument(metavar="MODALITY", help="Which of the run's two modalities INPUT is of."),
     ],
     source: Annotated[Path, typer.Argument(metavar="INPUT", help=o.INPUT)],
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FILE.npy", help="Where the embeddings go.")
     ],
     column: Annotated[
-        str | None, typer.Option(help="Column of a .csv, .tsv, .jsonl or .parquet table.")
+        str | None,
+        typer.Option(metavar="NAME", help="Column of a .csv, .tsv, .jsonl or .parquet table."),
     ] = None,
     key: o.Key = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the output file.")] = False,

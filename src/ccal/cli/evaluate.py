@@ -53,8 +53,8 @@ def command(
 ) -> None:
     """Measure how well each modality of a run finds the other.
 
-    Needs a RUN; its own test pairs are the default. With `--x` and `--y` (and a TABLE) the pairs
-    are others, of the same two modalities, and all of them count unless `--split-column` is given.
+    Needs a RUN, and takes its own test pairs. With `--x` and `--y` (and a TABLE) it takes other
+    pairs of the same two modalities: all of them, or those that `--split-column` calls test.
 
     Examples:
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from ccal.training import Settings
 
 _Command = Callable[..., None]
+_PANELS = (None, "The pairs", "The split", "Methods and seeds", "Training", "Output")
+"""The order of a command's options in its help; those without a panel come first."""
+
+
+def _panel(parameter: Parameter) -> str | None:
+    panel: str | None = get_args(parameter.annotation)[1].rich_help_panel
+    return panel
 
 
 def _option(panel: str, kind: Any, help: str, *names: str, shown: Any = True, **more: Any) -> Any:
@@ -34,12 +41,14 @@ def takes(*tables: dict[str, Any], without: Sequence[str] = ()) -> Callable[[_Co
     def decorate(command: _Command) -> _Command:
         own = signature(command, eval_str=True)
         *parameters, _ = own.parameters.values()
+        parameters = [p.replace(kind=Parameter.KEYWORD_ONLY) for p in parameters]
         parameters += [
             Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
             for table in tables
             for name, annotation in table.items()
             if name not in without
         ]
+        parameters.sort(key=lambda parameter: _PANELS.index(_panel(parameter)))
         command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
         return command
 
@@ -56,12 +65,18 @@ INPUT = (
 RunFolder = Annotated[
     Path, typer.Argument(metavar="RUN", help="The folder that `ccal train` wrote.")
 ]
-Key = Annotated[str | None, typer.Option(help="Array of a .npz file that has several.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-NoReport = Annotated[
-    bool, typer.Option("--no-report", help="Leave out the page and the plots, which take seconds.")
+Key = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Array of a .npz file that has several.")
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+compared = partial(typer.Option, metavar="LIST", rich_help_panel=_PANELS[3])
+"""The options of what `ccal compare` compares."""
+output = partial(typer.Option, rich_help_panel=_PANELS[-1])
+"""The options of what a training command writes and prints."""
+NoReport = Annotated[
+    bool, output("--no-report", help="Leave out the page and the plots, which take seconds.")
+]
+Quiet = Annotated[bool, output("--quiet", "-q", help="Print the result only.")]
 
 # Written out, since importing them takes torch and seconds; a test compares them.
 MethodName = Literal["refined", "ccal", "dcca", "learned", "linear"]
@@ -76,7 +91,7 @@ PresetName = Literal[
     "nottingham-10pct",
 ]
 
-_pair = partial(_option, "The pairs")
+_pair = partial(_option, _PANELS[1])
 PAIRS = {
     "table": Annotated[
         Path | None,
@@ -89,9 +104,9 @@ PAIRS = {
     ],
     "x": _pair(
         str,
-        "The first modality: a .npy or .npz file, or a column of TABLE. `NAME=WHAT` also names it, "
-        "`NAME=FILE.npz:KEY` picks an array. With a TABLE, row i of a file belongs to row i of the "
-        "table. A column may hold texts, or names of image files.",
+        "The first modality: a column of TABLE with texts or names of image files, or a .npy or "
+        ".npz file, whose row i belongs to row i of TABLE. `NAME=WHAT` also names it; "
+        "`NAME=FILE.npz:KEY` picks an array.",
         metavar="WHAT",
     ),
     "y": _pair(str, "The second modality, in the same way.", metavar="WHAT"),
@@ -103,9 +118,10 @@ PAIRS = {
     ),
     "layout": _pair(
         Literal["reed"],
-        "TABLE is the folder of a published data set: CUB or Flowers of Reed et al. (text_c10/, "
-        "lists of classes, images/ or jpg/). `--x image=features.npy` takes features of its images "
-        "instead.",
+        "`reed`: TABLE is the folder of a published data set, CUB or Flowers of Reed et al. "
+        "(text_c10/, lists of classes, images/ or jpg/). `--x image=features.npy` takes features "
+        "of its images instead.",
+        metavar="NAME",
     ),
     "label": _pair(str, "Column of the pairs' classes.", metavar="COLUMN"),
     "group": _pair(
@@ -115,18 +131,20 @@ PAIRS = {
     ),
     "captions": _pair(
         Literal["separate", "concatenate"],
-        "A list of texts in one row: a pair each, or one long text.",
+        "What becomes of a list of texts in one row: `separate` makes a pair of each, "
+        "`concatenate` one long text.",
+        metavar="HOW",
         shown="separate",
     ),
     "skip_bad_rows": _pair(
         bool,
-        "Report rows that cannot be read and go on, instead of refusing the data.",
+        "Name the rows that cannot be read and go on without them, instead of stopping.",
         "--skip-bad-rows",
     ),
 }
 """Options that describe pairs, by the names of the fields of a `Source`."""
 
-_split = partial(_option, "Their split")
+_split = partial(_option, _PANELS[2])
 SPLIT = {
     "split_column": _split(str, "Column that says train, valid or test.", metavar="COLUMN"),
     "split_by": _split(
@@ -150,7 +168,7 @@ SPLIT = {
 }
 """Options that describe the split, by the names of the fields of a `Source`."""
 
-_train = partial(_option, "Training")
+_train = partial(_option, _PANELS[4])
 TRAINING = {
     "method": _train(
         MethodName,
@@ -161,30 +179,36 @@ TRAINING = {
     ),
     "preset": _train(
         PresetName,
-        "Settings to start from: ours, or those of the paper's experiments.",
+        f"Settings to start from: {', '.join(get_args(PresetName))}. All but the first are those "
+        "of the paper's experiments.",
+        metavar="PRESET",
         shown="default",
     ),
-    "dim": _train(int, "Features of the common space.", shown="chosen for the method"),
+    "dim": _train(int, "Dimensions of the common space.", shown="chosen for the method"),
     "epochs": _train(
         int,
-        "Passes over the training pairs, at most. Left out, the residual tower that `refined` "
-        "tries has 300.",
+        "Passes over the training pairs, at most. Left out, the towers with a hidden layer that "
+        "`refined` tries have 300.",
         shown="60",
     ),
-    "batch_size": _train(int, "Pairs a step. Left out, the residual tower has 500.", shown="1000"),
+    "batch_size": _train(int, "Pairs in a batch. Left out, these towers have 500.", shown="1000"),
     "learning_rate": _train(
-        float, "To begin with. Left out, the residual tower has 0.001.", shown="0.0002"
+        float, "Learning rate at the start. Left out, these towers have 0.001.", shown="0.0002"
     ),
     "precision": _train(
-        Literal["float32", "bf16"], "bf16 is faster where the hardware knows it.", shown="float32"
+        Literal["float32", "bf16"], "bf16 is faster on hardware that supports it.", shown="float32"
     ),
     "select": _train(
         Literal["both", "x->y", "y->x", "classes"],
-        "What decides on the validation pairs: MRR of one direction or both, or `classes`: AP@50 "
-        "of classes, for labels that training does not see (needs `--label`).",
+        "What chooses the best epoch on the validation pairs: `both` (MRR of both directions), "
+        "`x->y` or `y->x` (of one), or `classes` (AP@50, for classes that training does not see; "
+        "needs `--label`).",
+        metavar="WHAT",
         shown="both",
     ),
-    "seed": _train(int, "Of weights, order and dropout.", shown="0"),
+    "seed": _train(
+        int, "Draws other initial weights, another order of pairs and dropout.", shown="0"
+    ),
     "set": _train(
         list[str],
         "Any setting by name, as `--set margin=0.3`; as often as needed.",
@@ -192,8 +216,8 @@ TRAINING = {
     ),
     "config": _train(
         Path,
-        "Settings in a table `train`, data options in a table `data`; a run's config.toml repeats "
-        "that run.",
+        "Options from a file: settings in its table `train`, those of the data in its table "
+        "`data`. The config.toml of a run repeats that run.",
         metavar="FILE.toml",
     ),
 }

@@ -44,7 +44,10 @@ def command(
         str | None, typer.Option(metavar="ID", help="Search by an item of the index instead.")
     ] = None,
     modality: Annotated[
-        str | None, typer.Option("--modality", "-m", help="What the query is, if it is not clear.")
+        str | None,
+        typer.Option(
+            "--modality", "-m", metavar="NAME", help="What the query is, if it is not clear."
+        ),
     ] = None,
     k: Annotated[int, typer.Option("--k", "-k", min=1, help="How many items to find.")] = 10,
     within: Annotated[

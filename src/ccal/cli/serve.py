@@ -48,13 +48,15 @@ def command(
     host: Annotated[
         str,
         _access(
-            help="Address to listen on; 0.0.0.0 lets other machines in, so set a `--token`, too."
+            metavar="ADDRESS",
+            help="Address to listen on; 0.0.0.0 lets other machines in, so set a `--token`, too.",
         ),
     ] = "127.0.0.1",
     port: Annotated[int, _access(min=0, max=65535, help="0 takes any that is free.")] = 8000,
     token: Annotated[
         str | None,
         _access(
+            metavar="TOKEN",
             envvar="CCAL_TOKEN",
             help="Every client must send it; `new` makes one up. The variable is safer than the "
             "option, which other users of the machine can see.",
@@ -83,11 +85,15 @@ def command(
         ),
     ] = None,
     max_upload: Annotated[float, _limit(metavar="MB", help="Size of an uploaded file.")] = 20.0,
-    max_seconds: Annotated[float, _limit(help="Length of the sound in an uploaded file.")] = 120.0,
+    max_seconds: Annotated[
+        float, _limit(metavar="SECONDS", help="Length of the sound in an uploaded file.")
+    ] = 120.0,
     max_megapixels: Annotated[float, _limit(help="Pixels of an uploaded picture.")] = 50.0,
     max_k: Annotated[int, _limit(help="Results of one search.")] = 100,
     max_batch: Annotated[int, _limit(help="Queries of one request.")] = 128,
-    timeout: Annotated[float, _limit(help="Seconds until a request is given up.")] = 30.0,
+    timeout: Annotated[
+        float, _limit(metavar="SECONDS", help="Time after which a request is given up.")
+    ] = 30.0,
 ) -> None:
     """Search, look and listen in a browser; with an HTTP API for programs.
 

@@ -6,8 +6,6 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from ccal.cli import options as o
 from ccal.cli.console import note, note_warnings, training
 from ccal.errors import InputError
@@ -21,17 +19,19 @@ if TYPE_CHECKING:
 def command(
     out: Annotated[
         Path | None,
-        o.out(
+        o.output(
+            "--out",
+            "-o",
             metavar="RUN",
             show_default="runs/DATA-METHOD",
             help="The folder to write; new or empty, unless `--resume`.",
         ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in `--out`, where it was stopped.")
+        bool, o.output("--resume", help="Go on with the run in `--out`, where it was stopped.")
     ] = False,
     tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Write curves for TensorBoard, too.")
+        bool, o.output("--tensorboard", help="Write curves for TensorBoard, too.")
     ] = False,
     no_report: o.NoReport = False,
     quiet: o.Quiet = False,
@@ -39,11 +39,14 @@ def command(
 ) -> None:
     """Learn a common space from pairs, and measure it on pairs that were kept back.
 
-    Needs pairs: two array files whose rows belong together, or a table with a column for each
-    modality (texts become TF-IDF features; the other column may be an array file). Writes a folder,
-    the RUN: config.toml, metrics.jsonl, model/, evaluation.json, report.html and plots/.
+    Needs pairs: a table with a column for each modality (texts, or names of image files), two array
+    files whose rows belong together, or a table and an array file. Texts become TF-IDF features,
+    and a network for images turns photos into features. Writes a folder, the RUN: config.toml,
+    metrics.jsonl, model/, evaluation.json, report.html and plots/.
 
     Examples:
+
+    `ccal train photos.csv --x photo --y caption -o runs/photos`
 
     `ccal train --x images.npy --y texts.npy -o runs/first`
 
