@@ -16,7 +16,7 @@ class NotFittedError(CcalError, RuntimeError):
 
 
 class SmallBatchWarning(UserWarning):
-    """The batch is so small for its dimension that CCA mostly fits noise."""
+    """There are so few pairs for their dimensions that CCA mostly fits noise."""
 
 
 @dataclass

@@ -21,6 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from ccal.cca.linear import CCA
+from ccal.errors import SmallBatchWarning
 
 Array = NDArray[np.float64]
 
@@ -61,9 +62,14 @@ def assert_same(a: CCA, b: CCA, atol: float = 1e-8) -> None:
 
 def test_linnerud() -> None:
     X, Y = load_linnerud(return_X_y=True)
-    cca = CCA(ridge=0, power=0).fit(X, Y)
+    cca = CCA().fit(X, Y)
     np.testing.assert_allclose(cca.correlations_, [0.795608, 0.200556, 0.072570], atol=1e-6)
     assert cca.ridge_ == (0.0, 0.0)
+    # The variates of the first pairs as cca_zoo 4.0.1 computes them, with our signs.
+    zoo_x = [[0.12682042, -0.13524621, -1.50077789], [-0.94752555, -0.24573508, -1.20868680]]
+    zoo_y = [[0.04345730, 0.52961092, 0.89006107], [-0.49619512, 0.07235291, 0.42509284]]
+    np.testing.assert_allclose(cca.transform(X)[:2], zoo_x, atol=1e-7)
+    np.testing.assert_allclose(cca.transform(None, Y)[:2], zoo_y, atol=1e-7)
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.3, (0.01, 5.0)])
@@ -77,18 +83,69 @@ def test_equals_the_generalised_eigenproblem(ridge: float | tuple[float, float])
     np.testing.assert_allclose(cca.y_projection_, B, atol=1e-8 * np.abs(B).max())
 
 
-def test_correlations_are_those_of_scikit_learn() -> None:
+def assert_same_variates(ours: Array, theirs: Array, atol: float) -> None:
+    """Column by column, up to the sign."""
+    signs = np.sign((ours * theirs).sum(0))
+    np.testing.assert_allclose(ours, theirs * signs, atol=atol)
+
+
+@pytest.mark.parametrize("scale", [False, True])
+def test_variates_are_those_of_scikit_learn(scale: bool) -> None:
     X, Y = pairs()
-    ours = CCA(4, ridge=0).fit(X, Y)
-    theirs = cross_decomposition.CCA(4, max_iter=5000, tol=1e-10).fit(X, Y)
-    xs, ys = theirs.transform(X, Y)
-    correlations = [np.corrcoef(xs[:, i], ys[:, i])[0, 1] for i in range(4)]
-    np.testing.assert_allclose(ours.correlations_, correlations, atol=1e-3)
+    theirs = cross_decomposition.CCA(4, scale=scale, max_iter=10**5, tol=1e-20)
+    cca = CCA(4)
+    for ours, scores in zip(cca.fit_transform(X, Y), theirs.fit(X, Y).transform(X, Y), strict=True):
+        # scikit-learn's weights have norm 1, so each component has a variance of its own.
+        assert_same_variates(ours, scores / scores.std(axis=0, ddof=1), atol=1e-6)
+
+
+def test_variates_are_those_of_orthonormal_bases() -> None:
+    X, Y = pairs()
+    (Qx, _), (Qy, _) = (np.linalg.qr(view - view.mean(0)) for view in (X, Y))
+    U, d, Vt = np.linalg.svd(Qx.T @ Qy)
+    cca = CCA()
+    xs, ys = cca.fit_transform(X, Y)
+    np.testing.assert_allclose(cca.correlations_, d, atol=1e-12)
+    assert_same_variates(xs, np.sqrt(399) * Qx @ U[:, : len(d)], atol=1e-8)
+    assert_same_variates(ys, np.sqrt(399) * Qy @ Vt.T, atol=1e-8)
+
+
+def test_settings_for_retrieval() -> None:
+    X, Y = pairs()
+    former: dict[str, Any] = {"ridge": 1.0, "relative_ridge": True, "power": 1.0}
+    cca = CCA.for_retrieval(4)
+    assert cca.get_params() == CCA(4, **former).get_params()
+    assert CCA.for_retrieval(power="auto").get_params() == CCA(ridge=1.0, power="auto").get_params()
+    assert_same(clone(cca).fit(X, Y), CCA(4, **former).fit(X, Y), atol=0)
+    with pytest.raises(TypeError, match="rigde"):
+        CCA.for_retrieval(rigde=2.0)
+
+
+@pytest.mark.parametrize("shape", [(20, 12, 9), (12, 12, 1), (10, 40, 30)])
+def test_correlations_of_too_few_pairs_are_warned_of(shape: tuple[int, int, int]) -> None:
+    rng = np.random.default_rng(0)
+    n, dim_x, dim_y = shape
+    X, Y = rng.normal(size=(n, dim_x)), rng.normal(size=(n, dim_y))
+    perfect = min(dim_x, dim_y, n - 1, dim_x + dim_y - (n - 1))
+    message = rf"^{perfect} of {min(dim_x, dim_y, n - 1)} .* are 1.*ridge='auto'.*for_retrieval"
+    with pytest.warns(SmallBatchWarning, match=message) as seen:
+        CCA().fit(X, Y)
+    assert seen[0].filename == __file__
+    with pytest.warns(SmallBatchWarning, match=message) as seen:
+        assert CCA().partial_fit(X, Y).correlations_[0] > 0.999
+    assert seen[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        CCA.for_retrieval().fit(X, Y)
+        # One pair more than features fit perfectly, and few distinct features do not.
+        X, Y = rng.normal(size=(22, 12)), rng.normal(size=(22, 9))
+        CCA().fit(X, Y)
+        CCA().fit(np.repeat(X[:, :3], 9, axis=1), Y)
 
 
 def test_scores_are_white_and_correlate_as_promised() -> None:
     X, Y = pairs()
-    cca = CCA(ridge=0, power=0)
+    cca = CCA()
     xs, ys = cca.fit_transform(X, Y)
     k = len(cca.correlations_)
     joint = np.cov(xs.T, ys.T)
@@ -139,7 +196,7 @@ def test_wide_views_need_no_square_matrix(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(np, "zeros", watch(np.zeros))
     monkeypatch.setattr(np, "empty", watch(np.empty))
-    cca = CCA(3).fit(X, Y)
+    cca = CCA.for_retrieval(3).fit(X, Y)
     assert cca.x_projection_.shape == (40_000, 3)
     assert max(sizes) <= X.size
 
@@ -182,8 +239,8 @@ def test_a_memory_map_is_read_in_chunks(tmp_path: Path, monkeypatch: pytest.Monk
 def test_statistics_survive_a_large_mean_and_drift() -> None:
     X, Y = pairs(1000)
     drift = np.linspace(0, 1, 1000)[:, None]
-    exact = CCA(ridge=0).fit(X + drift, Y)
-    shifted = CCA(ridge=0, chunk_rows=50).fit(X + drift + 1e6, Y - 1e6)
+    exact = CCA().fit(X + drift, Y)
+    shifted = CCA(chunk_rows=50).fit(X + drift + 1e6, Y - 1e6)
     np.testing.assert_allclose(shifted.correlations_, exact.correlations_, atol=1e-8)
 
 
@@ -294,7 +351,8 @@ def test_awkward_views_give_finite_answers(
     X, Y = (view(*args) for args in zip(kinds, dims, exponents, strict=True))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        cca = CCA(ridge=ridge, power=0).fit(X, Y)
+        warnings.simplefilter("ignore", SmallBatchWarning)
+        cca = CCA(ridge=ridge).fit(X, Y)
         xs, ys = cca.transform(X, Y)
         assert 0 <= cca.score(X, Y) <= 1
     assert np.isfinite(xs).all()
@@ -310,7 +368,7 @@ def test_awkward_views_give_finite_answers(
 def test_features_of_very_different_scale_need_no_floor() -> None:
     X, Y = pairs()
     scales = np.logspace(-6, 6, 12)
-    cca, scaled = CCA(ridge=0).fit(X, Y), CCA(ridge=0).fit(X * scales, Y)
+    cca, scaled = CCA().fit(X, Y), CCA().fit(X * scales, Y)
     np.testing.assert_allclose(scaled.correlations_, cca.correlations_, atol=1e-9)
     assert scaled.ridge_ == (0.0, 0.0)
 
@@ -318,12 +376,10 @@ def test_features_of_very_different_scale_need_no_floor() -> None:
 def test_rank_decides_the_number_of_components() -> None:
     X, Y = pairs()
     deficient = np.hstack([X[:, :3], X[:, :3] @ np.ones((3, 4)), np.ones((400, 2))])
-    cca = CCA(ridge=0).fit(deficient, Y)
+    cca = CCA().fit(deficient, Y)
     assert len(cca.correlations_) == 3
-    np.testing.assert_allclose(
-        cca.correlations_, CCA(ridge=0).fit(X[:, :3], Y).correlations_, atol=1e-8
-    )
-    assert CCA(5, ridge=0).fit(deficient, Y).correlations_.shape == (5,)
+    np.testing.assert_allclose(cca.correlations_, CCA().fit(X[:, :3], Y).correlations_, atol=1e-8)
+    assert CCA(5).fit(deficient, Y).correlations_.shape == (5,)
     assert CCA().fit(np.ones((400, 4)), Y).correlations_.tolist() == [0.0]
 
 
@@ -337,6 +393,6 @@ def test_a_large_ridge_leaves_all_directions() -> None:
 def test_wide_views_of_few_distinct_samples_have_the_components_asked_for() -> None:
     rng = np.random.default_rng(0)
     X, Y = np.repeat(rng.normal(size=(3, 20)), 2, axis=0), rng.normal(size=(6, 20))
-    wide, narrow = CCA(5).fit(X, Y), CCA(5).partial_fit(X, Y)
+    wide, narrow = CCA.for_retrieval(5).fit(X, Y), CCA.for_retrieval(5).partial_fit(X, Y)
     assert wide.transform(X).shape == narrow.transform(X).shape == (6, 5)
     np.testing.assert_allclose(wide.correlations_[:2], narrow.correlations_[:2])

@@ -123,7 +123,7 @@ def test_save_and_load(tmp_path: Path) -> None:
         CCA(3, ridge=(0.1, 2), power=0.5, random_state=None).fit(X, Y),
         CCA().set_params(n_components=np.int64(3), ridge=np.float32(0.5)).partial_fit(X, Y),
         CCA(ridge="auto", power="auto").fit(X, Y),
-        CCA().fit(X[:8], Y[:8]),
+        CCA.for_retrieval().fit(X[:8], Y[:8]),
     ):
         path = tmp_path / "model.any"
         cca.save(path)
@@ -199,7 +199,8 @@ def test_every_damaged_byte_is_noticed_or_harmless(tmp_path: Path) -> None:
 
 def test_files_of_earlier_versions_open(tmp_path: Path) -> None:
     X, Y = pairs()
-    cca = CCA(3).fit(X, Y)
+    # The settings for retrieval were the defaults.
+    cca = CCA(3, ridge=1.0, power=1.0).fit(X, Y)
     cca.save(tmp_path / "new")
     with np.load(tmp_path / "new") as file:
         arrays = dict(file)
@@ -207,7 +208,10 @@ def test_files_of_earlier_versions_open(tmp_path: Path) -> None:
     header["params"]["verbose"] = True
     with (tmp_path / "old").open("wb") as out:
         np.savez(out, header=np.array(json.dumps(header)), **arrays)
-    assert_same(CCA.load(tmp_path / "old"), cca, atol=0)
+    again = CCA.load(tmp_path / "old")
+    assert_same(again, cca, atol=0)
+    assert (again.ridge, again.power, again.power_) == (1.0, 1.0, 1.0)
+    np.testing.assert_array_equal(again.transform(X), cca.transform(X))
 
 
 def test_data_frames_of_mixed_columns() -> None:

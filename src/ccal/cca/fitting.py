@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -19,7 +20,7 @@ from ccal.cca.selection import NEGLIGIBLE, POWERS, HeldOut, Trial, hold_out, sea
 from ccal.cca.solver import fix_signs, solve, usable_ridge
 from ccal.cca.statistics import Moments
 from ccal.cca.views import ArrayView, Float64, SampleSpan, stream
-from ccal.errors import InputError
+from ccal.errors import InputError, SmallBatchWarning
 
 Progress = Callable[[str, int, int], None]
 """Called with what is counted ("samples" or "ridges"), how many are done, and of how many."""
@@ -167,9 +168,26 @@ def fit_moments(
     A, B = (pad(_lift(part, span), missing) for part, span in zip((A, B), spans, strict=True))
     A, B = fix_signs(A, B)
     correlations = pad(correlations.clamp(max=1), missing)
+    if not any(parameters.ridge):
+        _warn_if_perfect(correlations, dims, moments.count)
     learned = correlations.numpy(), A.numpy(), B.numpy(), mean_x, mean_y
     search = [asdict(trial) for trial in trials]
     return Fitted(*learned, (ridge_x, ridge_y), parameters.power, moments.count, search)
+
+
+def _warn_if_perfect(correlations: Tensor, dims: tuple[int, int], samples: int) -> None:
+    """Warn if correlations are 1 because the features of n pairs span all n - 1 dimensions."""
+    perfect = int((correlations > 1 - NEGLIGIBLE).sum())
+    if perfect and sum(dims) >= samples:
+        warnings.warn(
+            f"{perfect} of {len(correlations)} canonical correlations are 1, which says nothing: "
+            f"{dims[0]} and {dims[1]} features fit {samples} pairs perfectly, whatever they hold. "
+            f"Classic CCA needs more than {sum(dims)} pairs. Use CCA(ridge='auto', power='auto'), "
+            "CCA.for_retrieval() or another ridge above 0.",
+            SmallBatchWarning,
+            # To the line that calls fit, or that asks for a result after partial_fit.
+            stacklevel=5,
+        )
 
 
 def _try_out(

@@ -71,11 +71,18 @@ class _Estimator:
 
 
 class CCA(_Estimator):
-    """Canonical correlation analysis of two views, for retrieval across them.
+    """Canonical correlation analysis of two views.
 
     Finds the directions of X (n, d_x) and of Y (n, d_y) that correlate most, and projects both
-    views onto k of them, so that the cosine between a projected row of X and one of Y tells how
-    well they match. The defaults suit retrieval; `ridge=0, power=0` is classic CCA.
+    views onto k of them. `CCA()` is classic CCA: the variates that `transform` gives of the
+    training pairs have mean 0 and variance 1 (of n - 1 degrees of freedom, as in cca_zoo), those of
+    one view are uncorrelated, and the i-th ones of both views correlate by `correlations_[i]`.
+    scikit-learn's differ by one factor a component: divided by their standard deviation they are
+    the same, up to the sign.
+
+    For retrieval, the cosine between a projected row of X and one of Y tells how well they match.
+    Classic CCA overfits there unless n is many times d_x + d_y: use `ridge="auto", power="auto"`,
+    or `CCA.for_retrieval()` for fixed values that do well.
 
     Views may be NumPy arrays, memory-mapped files larger than memory (`np.load(path,
     mmap_mode="r")`: read once, in chunks) or tensors. Statistics are float64 and exact. A view with
@@ -85,11 +92,11 @@ class CCA(_Estimator):
     Args:
         n_components: dimension k of the common space, at most min(d_x, d_y, n - 1); None takes
             all directions whose correlation is not zero.
-        ridge: r in Sxx + r I, one number for both views or a pair; more ridge overfits less.
-            "auto" chooses a pair on held-out training pairs.
+        ridge: r in Sxx + r I, one number for both views or a pair; 0 is classic CCA, more ridge
+            overfits less. "auto" chooses a pair on held-out training pairs.
         relative_ridge: the ridge counts in units of the view's mean variance.
         power: scores are multiplied by correlation^power, so that uncertain directions count less;
-            0 weighs all alike; "auto" chooses on held-out training pairs.
+            0 is classic CCA; "auto" chooses on held-out training pairs.
         validation_fraction: share of the training pairs that "auto" holds out at a time (at least
             10 pairs, at most 2,000; several times if that is less than 600). The final fit uses
             all pairs.
@@ -111,10 +118,13 @@ class CCA(_Estimator):
     >>> meaning = rng.normal(size=(500, 4))
     >>> X = meaning @ rng.normal(size=(4, 20)) + rng.normal(size=(500, 20))
     >>> Y = meaning @ rng.normal(size=(4, 30)) + rng.normal(size=(500, 30))
-    >>> cca = CCA(n_components=4).fit(X[:400], Y[:400])
-    >>> cca.transform(X[400:]).shape
+    >>> cca = CCA(n_components=4).fit(X, Y)
+    >>> cca.transform(X).std(axis=0, ddof=1).round(6)
+    array([1., 1., 1., 1.])
+    >>> search = CCA(n_components=4, ridge="auto", power="auto").fit(X[:400], Y[:400])
+    >>> search.transform(X[400:]).shape
     (100, 4)
-    >>> cca.score(X[400:], Y[400:]) > 0.5
+    >>> search.score(X[400:], Y[400:]) > 0.5
     True
     """
 
@@ -136,9 +146,9 @@ class CCA(_Estimator):
         self,
         n_components: int | None = None,
         *,
-        ridge: float | tuple[float, float] | Literal["auto"] = 1.0,
+        ridge: float | tuple[float, float] | Literal["auto"] = 0.0,
         relative_ridge: bool = True,
-        power: float | Literal["auto"] = 1.0,
+        power: float | Literal["auto"] = 0.0,
         validation_fraction: float = 0.1,
         random_state: int | None = 0,
         chunk_rows: int | None = None,
@@ -150,6 +160,17 @@ class CCA(_Estimator):
         self.validation_fraction = validation_fraction
         self.random_state = random_state
         self.chunk_rows = chunk_rows
+
+    @classmethod
+    def for_retrieval(cls, n_components: int | None = None, **changes: Any) -> Self:
+        """CCA with `ridge=1.0, power=1.0`, which suit retrieval on most data; `changes` override.
+
+        `ridge="auto", power="auto"` is better if there are 20 pairs or more, and takes longer.
+
+        >>> CCA.for_retrieval(64, power=0.5)
+        CCA(n_components=64, ridge=1.0, power=0.5)
+        """
+        return cls(n_components, **{"ridge": 1.0, "power": 1.0, **changes})
 
     def fit(self, X: Any, Y: Any, *, progress: Progress | None = None) -> Self:
         """Learn from pairs X (n, d_x) and Y (n, d_y), n >= 2; forget earlier pairs.

@@ -200,9 +200,9 @@ def choose_initialisation(
 
 
 def _found(settings: Settings, initial: LinearInitialisation, *data: PairFeatures) -> Tensor:
-    """Reciprocal ranks of held-out pairs by CCA with its default ridge."""
+    """Reciprocal ranks of held-out pairs by CCA with the fixed settings for retrieval."""
     seen, held = (initial.views(features) for features in data)
-    cca = CCA(_dimension(settings, data[0])).fit(*seen)
+    cca = CCA.for_retrieval(_dimension(settings, data[0])).fit(*seen)
     x, y = (torch.from_numpy(view) for view in cca.transform(*held))
     return reciprocal_ranks(x, y)
 
