@@ -21,7 +21,7 @@ from ccal.retrieval import Index
 from ccal.retrieval.backends.base import Vectors
 from ccal.retrieval.embedding import embed
 from ccal.retrieval.filters import conditions
-from ccal.serve import describing
+from ccal.serve import describing, mapping, reasons
 from ccal.serve.batching import attempt
 from ccal.serve.cached_reader import Cached, CachedReader
 from ccal.serve.collection import Answer, Entry, Media, Query, UnknownItemError
@@ -194,7 +194,7 @@ class IndexCollection:
                 continue
             items = [query.data]
             if query.explain and query.kind == "text":
-                items += describing.leave_one_out(query.data)
+                items += reasons.leave_one_out(query.data)
             by_modality.setdefault(query.modality, []).append((number, items))
         for modality, parts in by_modality.items():
             whole = attempt(self._embed, modality, [item for _, items in parts for item in items])
@@ -212,15 +212,15 @@ class IndexCollection:
         if not query.explain:
             return Answer(query, found, item=item)
         stored = self._reader.index.vectors([entry.card.id for entry in found])
-        why = describing.contributions(self._model, rows[0], stored)
+        why = reasons.contributions(self._model, rows[0], stored)
         weights = None
         if query.kind == "text":
-            words = describing.split_words(query.data, self._knows)
+            words = reasons.split_words(query.data, self._knows)
             cosines = rows.astype(np.float64) @ stored.astype(np.float64).T
             losses = cosines[:1] - cosines[1:]
             for reason, lost in zip(why, losses.T.tolist(), strict=True):
-                reason["words"] = describing.word_weights(words, lost)
-            weights = describing.word_weights(words, losses.mean(1).tolist()) if found else None
+                reason["words"] = reasons.word_weights(words, lost)
+            weights = reasons.word_weights(words, losses.mean(1).tolist()) if found else None
         explained = [entry._replace(why=reason) for entry, reason in zip(found, why, strict=True)]
         return Answer(query, explained, words=weights, item=item)
 
@@ -247,7 +247,7 @@ class IndexCollection:
         chosen = [
             several[number]
             for several in ids.values()
-            for number in evenly(len(several), max(1, describing.POINTS * len(several) // total))
+            for number in evenly(len(several), max(1, mapping.POINTS * len(several) // total))
         ]
         cards = [self._reader.card(item) for item in self._reader.index.get(chosen)]
-        return describing.map_of(total, cards, self._reader.index.vectors(chosen))
+        return mapping.map_of(total, cards, self._reader.index.vectors(chosen))

@@ -18,7 +18,7 @@ from ccal.music.audio import FRAME_RATE
 from ccal.optional import require
 from ccal.retrieval import fingerprint
 from ccal.retrieval.backends.base import Vectors
-from ccal.serve import describing
+from ccal.serve import describing, mapping
 from ccal.serve.batching import attempt
 from ccal.serve.cached_reader import FileSizes
 from ccal.serve.collection import Answer, Card, CutShortError, Entry, Media, Query, UnknownItemError
@@ -195,10 +195,10 @@ class TuneCollection:
         return module.read(BytesIO(self._sound(tune)), dtype="float32")
 
     def _draw(self) -> dict[str, Any]:
-        chosen = evenly(len(self._library), describing.POINTS // 2)
+        chosen = evenly(len(self._library), mapping.POINTS // 2)
         cards = [self._entry(tune, name).card for name in _OTHER for tune in chosen]
         means = np.concatenate([_means(self._library, name, chosen) for name in _OTHER])
-        return describing.map_of(2 * len(self._library), cards, means)
+        return mapping.map_of(2 * len(self._library), cards, means)
 
 
 def _means(library: TuneLibrary, modality: str, tunes: Sequence[int]) -> Vectors:

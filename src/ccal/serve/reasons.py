@@ -1,0 +1,74 @@
+"""Why a result matches: what each word and each dimension adds to its score."""
+
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ccal.cca import CCALayer
+from ccal.model import DualEncoder
+from ccal.retrieval.backends.base import Vectors
+
+_DIMENSIONS, _WORDS = 8, 40
+
+
+def split_words(text: str, knows: Callable[[str], bool]) -> list[dict[str, Any]]:
+    """The words of a text, from character `start` to before `end`, and whether they are known.
+
+    >>> split_words("Zwei dogs", "dogs".__eq__)[1]
+    {'word': 'dogs', 'start': 5, 'end': 9, 'known': True}
+    """
+    words, start = [], None
+    for position, char in enumerate(text + " "):
+        inside = unicodedata.category(char)[0] in "LMN" or (
+            # An apostrophe between letters is part of the word.
+            char in "'’" and start is not None and text[position + 1 : position + 2].isalnum()
+        )
+        if inside and start is None:
+            start = position
+        elif not inside and start is not None:
+            word = text[start:position]
+            words.append({"word": word, "start": start, "end": position, "known": knows(word)})
+            start = None
+    return words
+
+
+def leave_one_out(text: str) -> list[str]:
+    """The text without its first word, without its second, and so on for the first 40 words."""
+    words = split_words(text, lambda word: True)[:_WORDS]
+    return [text[: word["start"]] + text[word["end"] :] for word in words]
+
+
+def word_weights(
+    words: Sequence[Mapping[str, Any]], losses: Sequence[float]
+) -> list[dict[str, Any]]:
+    """Words with what the score loses without them; None beyond the first 40."""
+    weights = [*losses, *[None] * (len(words) - len(losses))]
+    return [{**word, "weight": weight} for word, weight in zip(words, weights, strict=True)]
+
+
+def contributions(model: DualEncoder, query: Vectors, found: Vectors) -> list[dict[str, Any]]:
+    """How each dimension contributes to the cosines of a query (d,) with vectors (n, d).
+
+    The products of two unit vectors, dimension by dimension, sum to their cosine. The eight largest
+    are named, the others summed. The last four columns are those of the hub correction, if any.
+    """
+    products = found.astype(np.float64) * query.astype(np.float64)
+    canonical = products.shape[1] - (4 if model.hubs is not None else 0)
+    correlations: list[float | None] = [None] * canonical
+    if isinstance(model.projection, CCALayer):
+        measured = model.projection.correlations.tolist()
+        correlations = [value if np.isfinite(value) else None for value in measured]
+    explained = []
+    for row in products:
+        leading = np.argsort(-np.abs(row[:canonical]), kind="stable")[:_DIMENSIONS].tolist()
+        named = [
+            {"dimension": d + 1, "contribution": float(row[d]), "correlation": correlations[d]}
+            for d in leading
+        ]
+        rest = float(row[:canonical].sum() - row[leading].sum())
+        correction = float(row[canonical:].sum()) if model.hubs is not None else None
+        about = {"dimensions": named, "rest": rest, "correction": correction, "words": None}
+        explained.append(about)
+    return explained
