@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ccal.errors import InputError
 from ccal.evaluation import Measures, Ties, evaluate_embeddings, two_way_ranks
-from ccal.evaluation.measures import _medians, bootstrap_intervals
+from ccal.evaluation.measures import LABELS, MEANINGS, _medians, bootstrap_intervals
 from ccal.ranks import counterpart_ranks
 from tests.evaluation import naive
 
@@ -41,9 +41,14 @@ def test_the_report_holds_both_directions() -> None:
     assert report.x_to_y.measures == Measures.of(torch.tensor(forth))
     assert report.y_to_x.measures == Measures.of(torch.tensor(back))
     text = str(report)
-    assert len(text.splitlines()) == 4
-    assert "image -> text" in text
-    assert "text -> image" in text
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split() == ["image", "->", "text", "text", "->", "image"]
+    explained = [f"{LABELS[name]:<10}  {MEANINGS[name]}" for name in LABELS]
+    assert all(line.startswith(start) for line, start in zip(lines[1:7], explained, strict=True))
+    assert lines[7].split() == ["queries", "30", "90"]
+    assert lines[8].split()[-2:] == ["90", "30"]
+    assert "optimistic ties" in lines[-1]
     for d in (report.x_to_y, report.y_to_x):
         assert d.low is not None
         assert d.high is not None

@@ -3,7 +3,7 @@
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ccal.errors import CcalError, InputError
@@ -31,26 +31,6 @@ def note(text: str) -> None:
         # Erase a progress line; otherwise the note would overwrite its beginning only.
         text = f"\r\x1b[K{text}"
     print(text, file=sys.stderr, flush=True)
-
-
-def align(rows: Sequence[Sequence[str]], left: int) -> list[str]:
-    """Rows of cells as lines with aligned columns; the last column may have any width.
-
-    All columns before column `left` are flush right, and those from it on are flush left.
-
-    >>> align([["rank", "id", ""], ["1", "robin", "year=1990"]], left=1)
-    ['rank  id', '   1  robin  year=1990']
-    """
-    *columns, _ = zip(*rows, strict=True)
-    widths = [max(map(len, column)) for column in columns]
-    lines = []
-    for *cells, last in rows:
-        padded = [
-            cell.rjust(width) if number < left else cell.ljust(width)
-            for number, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        ]
-        lines.append("  ".join([*padded, last]).rstrip())
-    return lines
 
 
 def note_warnings(text: str) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ccal.cli.console import align, note
+from ccal.cli.console import note
+from ccal.columns import align
 from ccal.errors import InputError
 from ccal.progress import counting
 
@@ -120,7 +121,7 @@ def _table(matches: list[TuneMatch]) -> list[str]:
         where = "-".join(f"{column:.0f}" for column in match.columns)
         name = f"{match.name}  ({match.source})"
         rows.append([str(rank), f"{match.score:.3f}", when, where, name])
-    return align(rows, left=4)
+    return align(rows, left=(4,))
 
 
 def _clock(seconds: float) -> str:

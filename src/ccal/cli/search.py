@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccal.cli.console import align, note
+from ccal.cli.console import note
+from ccal.columns import align
 from ccal.errors import InputError
 
 if TYPE_CHECKING:
@@ -239,7 +240,7 @@ def _table(hits: Sequence[Hit]) -> list[str]:
         facts = [f"{key}={_shown(value)}" for key, value in hit.metadata.items()]
         file = [hit.file] if hit.file and hit.file != hit.id else []
         rows.append([str(rank), f"{hit.score:.4f}", hit.id, "  ".join([*file, *facts])])
-    return align(rows, left=2)
+    return align(rows, left=(2, 3))
 
 
 def _shown(value: Any) -> str:

@@ -12,7 +12,16 @@ from ccal.errors import InputError
 from ccal.evaluation.inputs import Array
 
 LABELS = {"r1": "R@1", "r5": "R@5", "r10": "R@10", "mr": "MR", "mrr": "MRR", "mean_rank": "mean"}
-"""Column headings, in the order of the fields of `Measures`."""
+"""Short names, in the order of the fields of `Measures`."""
+MEANINGS = {
+    "r1": "% of queries: found first",
+    "r5": "% found among the first 5",
+    "r10": "% found among the first 10",
+    "mr": "median rank",
+    "mrr": "mean of 1 / rank, in %",
+    "mean_rank": "mean rank",
+}
+"""What each measure is, for people."""
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,18 @@ import numpy as np
 from torch import Tensor
 
 from ccal.bounds import Options, Whole, check
+from ccal.columns import align
 from ccal.errors import InputError
 from ccal.evaluation.inputs import Array, group_rows, unit_pair
-from ccal.evaluation.measures import LABELS, Measures, bootstrap_intervals
+from ccal.evaluation.measures import LABELS, MEANINGS, Measures, bootstrap_intervals
 from ccal.ranks import BLOCK, unit_ranks
 
 Ties = Literal["optimistic", "pessimistic"]
+TIES_MEAN: dict[Ties, str] = {
+    "optimistic": "Equal scores count in favour of the right candidate (optimistic ties).",
+    "pessimistic": "Equal scores count against the right candidate (pessimistic ties).",
+}
+"""Rules for ties, for people."""
 
 
 def two_way_ranks(
@@ -93,20 +99,18 @@ class Report:
         }
 
     def __str__(self) -> str:
-        directions = (self.x_to_y, self.y_to_x)
-        table = [["", *LABELS.values(), "queries", "candidates"]]
-        for d in directions:
-            counts = [f"{len(d.ranks):,}", f"{d.candidates:,}"]
-            table.append([d.name, *_cells(d), *counts])
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = [
-            "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])])
-            for line in table
+        labels = ["", *LABELS.values(), "queries", "candidates"]
+        meanings = ["", *MEANINGS.values(), "", "of each query"]
+        columns = [
+            [d.name, *_cells(d), f"{len(d.ranks):,}", f"{d.candidates:,}"]
+            for d in (self.x_to_y, self.y_to_x)
         ]
-        notes = [f"R@k and MRR in %; {self.ties} ties"]
+        lines = align(list(zip(labels, meanings, *columns, strict=True)), left=(0, 1))
         if self.draws:
-            notes.append(f"95% intervals of {self.draws:,} bootstrap draws")
-        return "\n".join([*lines, "; ".join(notes) + "."])
+            lines.append(
+                f"In brackets: 95% intervals of {self.draws:,} bootstrap draws of queries."
+            )
+        return "\n".join([*lines, TIES_MEAN[self.ties]])
 
 
 def evaluate_embeddings(
@@ -132,10 +136,16 @@ def evaluate_embeddings(
     >>> report.x_to_y.measures.r1, report.y_to_x.measures.r5
     (0.0, 100.0)
     >>> print(report)
-                   R@1    R@5   R@10   MR   MRR  mean  queries  candidates
-    image -> text  0.0  100.0  100.0  2.0  50.0   2.0       20          20
-    text -> image  0.0  100.0  100.0  2.0  50.0   2.0       20          20
-    R@k and MRR in %; optimistic ties.
+                                            image -> text  text -> image
+    R@1         % of queries: found first             0.0            0.0
+    R@5         % found among the first 5           100.0          100.0
+    R@10        % found among the first 10          100.0          100.0
+    MR          median rank                           2.0            2.0
+    MRR         mean of 1 / rank, in %               50.0           50.0
+    mean        mean rank                             2.0            2.0
+    queries                                            20             20
+    candidates  of each query                          20             20
+    Equal scores count in favour of the right candidate (optimistic ties).
     """
     check("bootstrap", bootstrap, Options(0), Whole(at_least=2))
     both = [ranks.cpu() for ranks in two_way_ranks(x, y, groups=groups, ties=ties)]

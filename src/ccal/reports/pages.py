@@ -15,7 +15,8 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Literal
 
 from ccal.evaluation import ClassReport, CorrelationStructure, Report
-from ccal.evaluation.measures import LABELS
+from ccal.evaluation.measures import LABELS, MEANINGS
+from ccal.evaluation.protocol import TIES_MEAN
 from ccal.files import write_atomically
 from ccal.optional import require
 from ccal.reports.curves import Record, best_epoch, by_stage, training_curves
@@ -38,14 +39,6 @@ if TYPE_CHECKING:
 _KINDS: tuple[Literal["png", "svg"], ...] = ("png", "svg")
 _CLASSES_SHOWN = 60
 
-_MEANINGS = {
-    "r1": "counterpart first, % of queries",
-    "r5": "among the first 5, %",
-    "r10": "among the first 10, %",
-    "mr": "median rank",
-    "mrr": "mean of 1 / rank, %",
-    "mean_rank": "mean rank",
-}
 _ALTERNATIVES = {
     "training": "Line plots of the training loss and of the validation MRR or AP@50 by epoch.",
     "correlation": "Line plot of the canonical correlations by dimension; means in the table.",
@@ -248,7 +241,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.globals.update(colour_variables=colour_variables, labels=LABELS, meanings=_MEANINGS)
+    environment.globals.update(
+        colour_variables=colour_variables, labels=LABELS, meanings=MEANINGS, ties=TIES_MEAN
+    )
     environment.filters.update(
         arrow=lambda name: name.replace(" -> ", " → "),
         digits=lambda number, count: f"{float(number):.{count}f}",
