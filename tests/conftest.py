@@ -1,7 +1,12 @@
-"""Settings that must stand before torch and NumPy start."""
+"""Settings that must stand before torch and NumPy start, and processes for tests of several."""
 
+import multiprocessing
 import os
 import signal
+from collections.abc import Callable
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from typing import Any
 
 # bf16 kernels kill the process on machines that advertise AMX wrongly.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
@@ -16,6 +21,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 import pytest
 import torch
 from hypothesis import settings
+from torch import distributed as dist
 
 # The same examples in every run; `make test-all` draws fresh ones. A busy machine is no failure.
 settings.register_profile("fixed", derandomize=True, deadline=None)
@@ -26,3 +32,41 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 @pytest.fixture(autouse=True)
 def seed() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def processes() -> ForkServerContext:
+    """New processes that need not import torch again."""
+    context = multiprocessing.get_context("forkserver")
+    # Optimisers import the second at their first step, which takes seconds.
+    context.set_forkserver_preload(["tests.training.stand_ins", "torch._dynamo"])
+    return context
+
+
+@pytest.fixture(scope="session")
+def on_two_ranks(
+    processes: ForkServerContext, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., list[Any]]:
+    """Calls a function in two processes that talk over gloo; what each of them returned."""
+
+    def call(work: Callable[..., Any], *arguments: Any) -> list[Any]:
+        folder = tmp_path_factory.mktemp("ranks")
+        ranks = [
+            processes.Process(target=_one_of_two, args=(rank, folder, work, arguments))
+            for rank in (0, 1)
+        ]
+        for process in ranks:
+            process.start()
+        for process in ranks:
+            process.join(60)
+            assert process.exitcode == 0
+        return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in (0, 1)]
+
+    return call
+
+
+def _one_of_two(rank: int, folder: Path, work: Callable[..., Any], arguments: Any) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
+    torch.save(work(rank, *arguments), folder / f"{rank}.pt")
+    dist.destroy_process_group()

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch import distributed as dist
-from torch.multiprocessing.spawn import spawn
 
 from ccal.cca import CCALayer, Moments
 from ccal.distributed import all_gather, all_reduce_sum
@@ -65,10 +62,7 @@ def refusal(step: Callable[[], object]) -> str:
     return str(caught.value)
 
 
-def one_of_two(rank: int, folder: str) -> None:
-    torch.set_num_threads(1)
-    meeting = f"file://{folder}/rendezvous"
-    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
+def one_of_two(rank: int) -> dict[str, Any]:
     x, y = correlated_views(1000, 12, 11)
     mine = slice(0, 500) if rank == 0 else slice(500, 1000)
     results: dict[str, Any] = {}
@@ -94,17 +88,12 @@ def one_of_two(rank: int, folder: str) -> None:
         refusal(lambda: layer(broken, y[mine])),
         refusal(lambda: layer.refit([(x, y), (broken, y[mine])])),
     ]
-    torch.save(results, f"{folder}/{rank}.pt")
-    dist.destroy_process_group()
+    return results
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    if not (dist.is_available() and dist.is_gloo_available()):
-        pytest.skip("this build of torch has no gloo")
-    folder: Path = tmp_path_factory.mktemp("ranks")
-    spawn(one_of_two, (str(folder),), nprocs=2)
-    return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in (0, 1)]
+def ranks(on_two_ranks: Callable[..., list[Any]]) -> list[dict[str, Any]]:
+    return on_two_ranks(one_of_two)
 
 
 @pytest.mark.parametrize("name", VARIANTS)

@@ -4,6 +4,7 @@ The objective is the sum of the losses of all ranks. DistributedDataParallel ave
 gradients over ranks afterwards, which turns that sum into the mean.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -35,11 +36,7 @@ class _AllReduceSum(torch.autograd.Function):
 
 class _AllGather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, tensor: Tensor) -> Tensor:
-        length = torch.tensor([len(tensor)], device=tensor.device)
-        lengths = [torch.empty_like(length) for _ in range(world_size())]
-        dist.all_gather(lengths, length)
-        rows = [int(n.item()) for n in lengths]
+    def forward(ctx: Any, tensor: Tensor, rows: Sequence[int]) -> Tensor:
         # Collectives want equal shapes: pad to the longest rank, then cut.
         padded = tensor.new_zeros(max(rows), *tensor.shape[1:])
         padded[: len(tensor)] = tensor
@@ -49,9 +46,19 @@ class _AllGather(torch.autograd.Function):
         return torch.cat([part[:n] for part, n in zip(parts, rows, strict=True)])
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         grad = all_reduce_sum(grad)
-        return grad[ctx.first : ctx.first + ctx.length]
+        return grad[ctx.first : ctx.first + ctx.length], None
+
+
+class _AverageGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor) -> Tensor:
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return all_reduce_sum(grad) / world_size()
 
 
 def all_reduce_sum(tensor: Tensor) -> Tensor:
@@ -61,11 +68,24 @@ def all_reduce_sum(tensor: Tensor) -> Tensor:
     return _AllReduceSum.apply(tensor)  # type: ignore[no-any-return, no-untyped-call]
 
 
-def all_gather(tensor: Tensor) -> Tensor:
-    """Rows of all ranks, in rank order: (n, ...) -> (sum of n, ...); ranks may differ in n."""
+def all_gather(tensor: Tensor, rows: Sequence[int] | None = None) -> Tensor:
+    """Rows of all ranks, in rank order: (n, ...) -> (sum of n, ...); ranks may differ in n.
+
+    `rows` has the n of every rank; without it, the ranks tell each other first.
+    """
+    ranks = world_size()
+    if ranks == 1:
+        return tensor
+    if rows is None:
+        rows = all_gather(torch.tensor([len(tensor)], device=tensor.device), [1] * ranks).tolist()
+    return _AllGather.apply(tensor, rows)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def average_gradient(tensor: Tensor) -> Tensor:
+    """The tensor itself; its gradient becomes the mean over ranks, the same on each of them."""
     if world_size() == 1:
         return tensor
-    return _AllGather.apply(tensor)  # type: ignore[no-any-return, no-untyped-call]
+    return _AverageGradient.apply(tensor)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def on_any_rank(flag: bool, device: torch.device) -> bool:

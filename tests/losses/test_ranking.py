@@ -331,7 +331,26 @@ def test_compiles_without_graph_breaks(
 
 def test_the_operator_is_registered_correctly() -> None:
     x, y = (v.detach() for v in pairs())
-    torch.library.opcheck(ranking.operator, (x, y, LABELS, 0.5, "both", True, False, True, False))
+    torch.library.opcheck(
+        ranking.operator, (x, y, LABELS, [2, 5], 0.5, "both", True, False, True, False)
+    )
+
+
+@pytest.mark.parametrize("hardest", [False, True])
+@pytest.mark.parametrize("direction", ["x->y", "y->x", "both"])
+def test_parts_of_the_rows_add_up(
+    direction: str, hardest: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranking, "BLOCK", 1)  # blocks of 256 rows
+    x, y = (v.detach() for v in pairs(600))
+    labels = torch.arange(600) % 50
+
+    def found(rows: list[int] | None) -> tuple[Tensor, ...]:
+        options = (0.5, direction, True, hardest, True, True)
+        return ranking._loss_and_gradients(x, y, labels, rows, *options)
+
+    parts = [found(rows) for rows in ([0, 300], [300, 300], [300, 600])]
+    assert_same(tuple(map(sum, zip(*parts, strict=True))), found(None), 1e-12)  # type: ignore[arg-type]
 
 
 def test_gradients_of_a_second_backward_are_its_own() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import ccal
 from ccal import runs
@@ -67,6 +70,27 @@ def test_python_and_command_line_give_the_same_run(folder: Path) -> None:
     assert run.result is not None
     assert found.report == run.result.report
     assert runs.train(folder=run.path, resume=True).result is None
+
+
+def train_in_a_group(rank: int, folder: Path) -> dict[str, Any]:
+    os.environ.update(RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE="2")
+    source = Source(x="image.npy", y="text.npy", folder=str(folder))
+    settings = Settings(method="learned", max_epochs=1, batch_size=100, train_on_all=False)
+    run = runs.train(source, settings, folder / "group", report=False, progress=False)
+    return {
+        "measured": run.result is not None,
+        "group": torch.distributed.is_initialized(),
+        "loss": run.metrics()[-1]["loss"],
+    }
+
+
+def test_a_process_group_that_exists_is_used_and_stays(
+    folder: Path, on_two_ranks: Callable[..., list[Any]]
+) -> None:
+    first, second = on_two_ranks(train_in_a_group, folder)
+    assert first == {**second, "measured": True}
+    assert not second["measured"], "only rank 0 measures"
+    assert first["group"]
 
 
 class Calls:

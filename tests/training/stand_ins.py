@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ccal.distributed import all_gather
 from ccal.encoders import DenseTower
 from ccal.losses import InfoNCELoss
 from ccal.model import DualEncoder
@@ -58,11 +57,10 @@ class Contrast(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.loss = InfoNCELoss(temperature=0.1, learnable=True)
+        self.loss = InfoNCELoss(temperature=0.1, learnable=True, gather=True)
 
     def forward(self, model: DualEncoder, x: Tensor, y: Tensor) -> Tensor:
-        u, v = model(x, y)
-        loss: Tensor = self.loss(all_gather(u), all_gather(v))
+        loss: Tensor = self.loss(*model(x, y))
         return loss
 
 

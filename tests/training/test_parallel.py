@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ccal.distributed import all_gather
 from ccal.errors import InputError
 from ccal.losses import PairwiseRankingLoss, TraceNormLoss
 from ccal.model import DualEncoder
@@ -36,8 +36,7 @@ class Correlation(nn.Module):
 
 class Ranking(nn.Module):
     def forward(self, model: DualEncoder, x: Tensor, y: Tensor) -> Tensor:
-        u, v = model(x, y)
-        loss: Tensor = PairwiseRankingLoss(direction="both")(all_gather(u), all_gather(v))
+        loss: Tensor = PairwiseRankingLoss(direction="both", gather=True)(*model(x, y))
         return loss
 
 
@@ -205,14 +204,17 @@ assert not any("gloo" in name for name in left), left
 """
 
 
-def torchrun(folder: Path, epochs: int, pause: float = 0.0) -> subprocess.Popen[str]:
+ROOT = Path(__file__).parents[2]
+
+
+def torchrun(folder: Path, content: str, *arguments: object) -> subprocess.Popen[str]:
     script = folder / "script.py"
-    script.write_text(SCRIPT)
-    root = Path(__file__).parents[2]
+    script.write_text(content)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
     return subprocess.Popen(
-        [*command, str(script), str(folder / "run"), str(epochs), str(pause)],
-        env={**os.environ, "PYTHONPATH": f"{root / 'src'}:{root}"},
+        [*command, str(script), *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -223,7 +225,7 @@ def test_torchrun(tmp_path: Path) -> None:
 
 
 def assert_finishes(folder: Path) -> None:
-    process = torchrun(folder, 6)
+    process = torchrun(folder, SCRIPT, folder / "run", 6, 0)
     _, told = process.communicate(timeout=120)
     assert process.returncode == 0, told
     assert told.count("train: epoch 6/6") == 1
@@ -237,9 +239,20 @@ def assert_finishes(folder: Path) -> None:
     assert [r["epoch"] for r in records] == [r["epoch"] for r in history.records]
 
 
+def test_the_loop_in_the_guide(tmp_path: Path) -> None:
+    guide = (ROOT / "docs/training.md").read_text().split("## Your own DDP loop")[1]
+    process = torchrun(tmp_path, guide.split("```python\n")[1].split("```")[0])
+    out, told = process.communicate(timeout=120)
+    assert process.returncode == 0, told
+    losses = re.findall(r"epoch \d: loss (\S+)", out)
+    assert len(losses) == 5, "only rank 0 prints"
+    assert float(losses[-1]) < float(losses[0]) / 2
+    assert out.count("x -> y") == 1
+
+
 @pytest.mark.slow
 def test_ctrl_c_under_torchrun(tmp_path: Path) -> None:
-    process = torchrun(tmp_path, 6, pause=0.1)
+    process = torchrun(tmp_path, SCRIPT, tmp_path / "run", 6, 0.1)
     metrics = tmp_path / "run" / "metrics.jsonl"
     while process.poll() is None and not (metrics.exists() and metrics.read_bytes()):
         time.sleep(0.05)

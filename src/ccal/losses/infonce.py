@@ -6,8 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from ccal.bounds import Number, Options, check
+from ccal.cca.precision import working_dtype
+from ccal.distributed import average_gradient
 from ccal.errors import InputError
-from ccal.losses.common import DIRECTIONS, Direction, check_embeddings, cosines, false_negatives
+from ccal.losses.common import DIRECTIONS, Direction, cosines, join
 
 MAX_SCALE = 100.0
 
@@ -25,6 +27,8 @@ class InfoNCELoss(nn.Module):
         temperature: t, or where it starts; the smaller, the more the hardest negatives dominate.
         learnable: train t too, as its log inverse `log_scale`, with 1 / t held at 100 or below.
         direction: "x->y", "y->x" or "both".
+        gather: the batch is that of all torch.distributed ranks together; see
+            `PairwiseRankingLoss`.
 
     Shapes:
         x, y: (n, k) embeddings, row i of x matching row i of y; normalised inside.
@@ -49,7 +53,12 @@ class InfoNCELoss(nn.Module):
     """
 
     def __init__(
-        self, *, temperature: float = 0.07, learnable: bool = False, direction: Direction = "both"
+        self,
+        *,
+        temperature: float = 0.07,
+        learnable: bool = False,
+        direction: Direction = "both",
+        gather: bool = False,
     ) -> None:
         super().__init__()
         check("temperature", temperature, Number(above=0))
@@ -58,24 +67,27 @@ class InfoNCELoss(nn.Module):
             raise InputError(
                 f"temperature must be at least {1 / MAX_SCALE:g} if learnable, got {temperature!r}."
             )
-        self.direction = direction
+        self.direction, self.gather = direction, gather
         self.temperature = temperature
         self.log_scale = nn.Parameter(torch.tensor(-math.log(temperature))) if learnable else None
 
     def forward(self, x: Tensor, y: Tensor, labels: Tensor | None = None) -> Tensor:
         """(n, k), (n, k), optional (n,) -> the loss, a scalar."""
-        check_embeddings(x, y, labels)
-        scores = cosines(x, y)
-        logits = scores * self.scale(scores.dtype)
-        matches = logits.diagonal()
-        if labels is not None:
-            logits = logits.masked_fill(false_negatives(labels), -math.inf)
-        losses = [
-            (logits.logsumexp(dim) - matches).mean()
-            for dim, way in ((1, "x->y"), (0, "y->x"))
-            if self.direction in (way, "both")
-        ]
-        return torch.stack(losses).mean()
+        batch = join(x, y, labels, gather=self.gather)
+        scale, excluded = self.scale(working_dtype(x, y)), batch.false_negatives()
+        logits, losses = None, []
+        for way, queries, candidates in (("x->y", batch.x, batch.y), ("y->x", batch.y, batch.x)):
+            if self.direction not in (way, "both"):
+                continue
+            if logits is not None and batch.rows is None:
+                logits = logits.T
+            else:
+                logits = cosines(batch.own(queries), candidates) * scale
+                if excluded is not None:
+                    logits = logits.masked_fill(excluded, -math.inf)
+            costs = logits.logsumexp(1) - logits.diagonal(batch.first)
+            losses.append(costs.sum() / len(queries))
+        return batch.total(torch.stack(losses).mean())
 
     def scale(self, dtype: torch.dtype = torch.float32) -> Tensor | float:
         """One over the current temperature."""
@@ -89,11 +101,13 @@ class InfoNCELoss(nn.Module):
             with torch.no_grad():
                 self.log_scale.clamp_(max=limit)
         excess = (self.log_scale.detach() - limit).clamp_min(0)
-        return (self.log_scale - excess).to(dtype).exp()
+        log_scale = average_gradient(self.log_scale) if self.gather else self.log_scale
+        return (log_scale - excess).to(dtype).exp()
 
     def extra_repr(self) -> str:
         """The options and the current temperature, for print(module)."""
         learnable, temperature = self.log_scale is not None, self.temperature
         if self.log_scale is not None:
             temperature = math.exp(-float(self.log_scale.detach()))
-        return f"temperature={temperature:.4g}, {learnable=}, direction={self.direction!r}"
+        gather = ", gather=True" if self.gather else ""
+        return f"temperature={temperature:.4g}, {learnable=}, direction={self.direction!r}{gather}"

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ccal.bounds import Number, Options, check
 from ccal.cca.checks import refuse_second_derivative
 from ccal.cca.precision import full_precision, upcast, working_dtype
-from ccal.losses.common import DIRECTIONS, Direction, check_embeddings
+from ccal.losses.common import DIRECTIONS, Direction, join
 from ccal.ranks import inverse_norms
 
 # Scores held at a time: 8 MB in float32 stay in the cache between the passes over them.
@@ -43,6 +43,11 @@ class PairwiseRankingLoss(nn.Module):
             does not depend on the batch.
         negatives: "all" as the formula, or "hardest": only the most similar negative of each
             query counts (VSE++), and "mean" divides by the number of queries.
+        gather: under torch.distributed, the batch is that of all ranks together, labels too, and
+            every rank gets its loss; batches may differ in size. Each rank computes the terms
+            of its own queries among the candidates of all. Gradients are scaled so that their mean
+            over ranks, which DistributedDataParallel takes, is that of one process with the
+            whole batch. All ranks must call the loss. Without a process group it changes nothing.
 
     Shapes:
         x, y: (n, k) embeddings, row i of x matching row i of y; normalised inside.
@@ -76,6 +81,7 @@ class PairwiseRankingLoss(nn.Module):
         direction: Direction = "x->y",
         reduction: Literal["mean", "sum"] = "mean",
         negatives: Literal["all", "hardest"] = "all",
+        gather: bool = False,
     ) -> None:
         super().__init__()
         check("margin", margin, Number(at_least=0))
@@ -86,22 +92,25 @@ class PairwiseRankingLoss(nn.Module):
         self.direction = direction
         self.reduction = reduction
         self.negatives = negatives
+        self.gather = gather
 
     def forward(self, x: Tensor, y: Tensor, labels: Tensor | None = None) -> Tensor:
         """(n, k), (n, k), optional (n,) -> the loss, a scalar."""
-        check_embeddings(x, y, labels)
+        batch = join(x, y, labels, gather=self.gather)
         dtype = working_dtype(x, y)
-        x, y = upcast(x, dtype), upcast(y, dtype)
+        x, y = upcast(batch.x, dtype), upcast(batch.y, dtype)
         options = self.margin, self.direction, self.reduction == "mean", self.negatives == "hardest"
         needed = (torch.is_grad_enabled() and view.requires_grad for view in (x, y))
-        loss: Tensor = _Ranking.apply(x, y, labels, *options, *needed)  # type: ignore[no-untyped-call]
-        return loss
+        rows = None if batch.rows is None else [batch.rows.start, batch.rows.stop]
+        part: Tensor = _Ranking.apply(x, y, batch.labels, rows, *options, *needed)  # type: ignore[no-untyped-call]
+        return batch.total(part)
 
     def extra_repr(self) -> str:
         """The options, for print(module)."""
         return (
             f"margin={self.margin}, direction={self.direction!r}, "
             f"reduction={self.reduction!r}, negatives={self.negatives!r}"
+            f"{', gather=True' if self.gather else ''}"
         )
 
 
@@ -130,6 +139,7 @@ def _loss_and_gradients(
     x: Tensor,
     y: Tensor,
     labels: Tensor | None,
+    rows: list[int] | None,
     margin: float,
     direction: str,
     mean: bool,
@@ -139,12 +149,20 @@ def _loss_and_gradients(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The loss and its gradients for x and y, both float32 or both float64.
 
-    A gradient that is not needed comes back empty.
+    Only queries of `rows`, from the first to the last but one, count, or all if it is None. A
+    gradient that is not needed comes back empty.
     """
     if direction == "y->x":
-        options = labels, margin, "x->y", mean, hardest
+        options = labels, rows, margin, "x->y", mean, hardest
         loss, to_y, to_x = _loss_and_gradients(y, x, *options, need_y, need_x)
         return loss, to_x, to_y
+    if direction == "both" and hardest and rows is not None:
+        # These rows hold no maximum of a column, so each direction has scores of its own.
+        one, other = (
+            _loss_and_gradients(x, y, labels, rows, margin, way, mean, hardest, need_x, need_y)
+            for way in ("x->y", "y->x")
+        )
+        return one[0] + other[0], one[1] + other[1], one[2] + other[2]
     n, both = len(x), direction == "both"
     groups, terms = None, n * (n - 1)
     if labels is not None:
@@ -160,10 +178,10 @@ def _loss_and_gradients(
         x_unit, y_unit = x * x_inverse, y * y_inverse
         bar = (x_unit * y_unit).sum(1) - margin
         if gx is None and gy is None:
-            total = _sum_of_hinges(x_unit, y_unit, groups, bar, both)
+            total = _sum_of_hinges(x_unit, y_unit, groups, rows, bar, both)
         else:
             kernel = _hardest_negatives if hardest else _all_negatives
-            active = kernel(x_unit, y_unit, groups, bar, both, gx, gy)
+            active = kernel(x_unit, y_unit, groups, rows, bar, both, gx, gy)
             for gradient, unit, inverse in ((gy, y_unit, y_inverse), (gx, x_unit, x_inverse)):
                 if gradient is not None:
                     # From the gradient of the unit vectors to that of the vectors.
@@ -180,8 +198,8 @@ operator = torch.library.custom_op(
     "ccal::pairwise_ranking",
     _loss_and_gradients,
     mutates_args=(),
-    schema="(Tensor x, Tensor y, Tensor? labels, float margin, str direction, bool mean, "
-    "bool hardest, bool need_x, bool need_y) -> (Tensor, Tensor, Tensor)",
+    schema="(Tensor x, Tensor y, Tensor? labels, int[]? rows, float margin, str direction, "
+    "bool mean, bool hardest, bool need_x, bool need_y) -> (Tensor, Tensor, Tensor)",
 )
 
 
@@ -193,14 +211,15 @@ def _(x: Tensor, y: Tensor, *options: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _score_blocks(
-    x: Tensor, y: Tensor, groups: Tensor | None
+    x: Tensor, y: Tensor, groups: Tensor | None, rows: list[int] | None
 ) -> Iterator[tuple[slice, Tensor, Tensor]]:
     """Rows, their scores against all of y with non-negatives excluded, and scratch of that size."""
     n = len(x)
-    rows = min(n, max(256, BLOCK // n))
-    scores, scratch = x.new_empty(rows, n), x.new_empty(rows, n)
-    for start in range(0, n, rows):
-        block = slice(start, min(n, start + rows))
+    first, last = (0, n) if rows is None else rows
+    size = min(last - first, max(256, BLOCK // n))
+    scores, scratch = x.new_empty(size, n), x.new_empty(size, n)
+    for start in range(first, last, max(1, size)):
+        block = slice(start, min(last, start + size))
         part, spare = scores[: block.stop - start], scratch[: block.stop - start]
         torch.mm(x[block], y.T, out=part)
         if groups is None:
@@ -210,9 +229,11 @@ def _score_blocks(
         yield block, part, spare
 
 
-def _sum_of_hinges(x: Tensor, y: Tensor, groups: Tensor | None, bar: Tensor, both: bool) -> Tensor:
+def _sum_of_hinges(
+    x: Tensor, y: Tensor, groups: Tensor | None, rows: list[int] | None, bar: Tensor, both: bool
+) -> Tensor:
     total = x.new_zeros((), dtype=torch.float64)
-    for block, scores, spare in _score_blocks(x, y, groups):
+    for block, scores, spare in _score_blocks(x, y, groups, rows):
         for threshold in (bar[block, None], bar) if both else (bar[block, None],):
             torch.sub(scores, threshold, out=spare)
             total += spare.clamp_min_(0).sum(1).sum(dtype=torch.float64)
@@ -220,12 +241,18 @@ def _sum_of_hinges(x: Tensor, y: Tensor, groups: Tensor | None, bar: Tensor, bot
 
 
 def _all_negatives(
-    x: Tensor, y: Tensor, groups: Tensor | None, bar: Tensor, both: bool, *gradients: Tensor | None
+    x: Tensor,
+    y: Tensor,
+    groups: Tensor | None,
+    rows: list[int] | None,
+    bar: Tensor,
+    both: bool,
+    *gradients: Tensor | None,
 ) -> Tensor:
     """The number of active hinges; the gradients of their sum for x and y are added in place."""
     gx, gy = gradients
     counts = torch.zeros_like(bar)
-    for block, scores, spare in _score_blocks(x, y, groups):
+    for block, scores, spare in _score_blocks(x, y, groups, rows):
         if both:
             torch.gt(scores, bar, out=spare)
             counts += spare.sum(0)
@@ -244,12 +271,18 @@ def _all_negatives(
 
 
 def _hardest_negatives(
-    x: Tensor, y: Tensor, groups: Tensor | None, bar: Tensor, both: bool, *gradients: Tensor | None
+    x: Tensor,
+    y: Tensor,
+    groups: Tensor | None,
+    rows: list[int] | None,
+    bar: Tensor,
+    both: bool,
+    *gradients: Tensor | None,
 ) -> Tensor:
     """The same if only the most similar negative of each query counts."""
-    best, rival = torch.empty_like(bar), bar.new_empty(len(x), dtype=torch.int64)
-    column_best, column_rival = torch.full_like(best, _EXCLUDED), torch.zeros_like(rival)
-    for block, scores, _ in _score_blocks(x, y, groups):
+    best, rival = torch.full_like(bar, _EXCLUDED), bar.new_zeros(len(x), dtype=torch.int64)
+    column_best, column_rival = best.clone(), rival.clone()
+    for block, scores, _ in _score_blocks(x, y, groups, rows):
         torch.max(scores, 1, out=(best[block], rival[block]))
         if both:
             value, row = scores.max(0)

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ccal.bounds import Number, check
-from ccal.losses.common import check_embeddings, cosines, false_negatives
+from ccal.distributed import average_gradient
+from ccal.losses.common import cosines, join
 
 
 class SigmoidLoss(nn.Module):
@@ -21,6 +22,8 @@ class SigmoidLoss(nn.Module):
         scale: the start of the learned scale, stored as its logarithm `log_scale`.
         bias: the start of the learned `bias`. A value far below 0 makes matches rare from the
             start; otherwise the many mismatches would dominate the first steps.
+        gather: the batch is that of all torch.distributed ranks together; see
+            `PairwiseRankingLoss`.
 
     Shapes:
         x, y: (n, k) embeddings, row i of x matching row i of y; normalised inside.
@@ -42,25 +45,31 @@ class SigmoidLoss(nn.Module):
     ['bias', 'log_scale']
     """
 
-    def __init__(self, *, scale: float = 10.0, bias: float = -10.0) -> None:
+    def __init__(self, *, scale: float = 10.0, bias: float = -10.0, gather: bool = False) -> None:
         super().__init__()
         check("scale", scale, Number(above=0))
         check("bias", bias, Number())
         self.log_scale = nn.Parameter(torch.tensor(math.log(scale)))
         self.bias = nn.Parameter(torch.tensor(float(bias)))
+        self.gather = gather
 
     def forward(self, x: Tensor, y: Tensor, labels: Tensor | None = None) -> Tensor:
         """(n, k), (n, k), optional (n,) -> the loss, a scalar."""
-        check_embeddings(x, y, labels)
-        scores = cosines(x, y)
-        logits = scores * self.log_scale.to(scores.dtype).exp() + self.bias
-        match = torch.eye(len(x), dtype=torch.bool, device=x.device)
+        batch = join(x, y, labels, gather=self.gather)
+        parameters = self.log_scale, self.bias
+        log_scale, bias = map(average_gradient, parameters) if self.gather else parameters
+        scores = cosines(batch.own(batch.x), batch.y)
+        logits = scores * log_scale.to(scores.dtype).exp() + bias
+        match = torch.zeros_like(logits, dtype=torch.bool)
+        match.diagonal(batch.first).fill_(True)
         costs = functional.softplus(torch.where(match, -logits, logits))
-        if labels is not None:
-            costs = costs.masked_fill(false_negatives(labels), 0)
-        return costs.sum() / len(x)
+        excluded = batch.false_negatives()
+        if excluded is not None:
+            costs = costs.masked_fill(excluded, 0)
+        return batch.total(costs.sum() / len(batch.x))
 
     def extra_repr(self) -> str:
         """The current scale and bias, for print(module)."""
         scale, bias = math.exp(float(self.log_scale.detach())), float(self.bias.detach())
-        return f"scale={scale:.4g}, bias={bias:.4g}"
+        gather = ", gather=True" if self.gather else ""
+        return f"scale={scale:.4g}, bias={bias:.4g}{gather}"

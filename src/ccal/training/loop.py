@@ -85,9 +85,9 @@ def fit(
     Args:
         model: on the device to train on.
         objective: `objective(model, x, y)` is the loss, a scalar; it may have parameters. x and y
-            are this rank's rows of a batch, and embeddings must go through
-            `ccal.distributed.all_gather` before they are compared. If `train` has labels and
-            `settings.mask_labels` is true, the call is `objective(model, x, y, labels)`.
+            are this rank's rows of a batch; a loss with gather=True compares their embeddings
+            with those of all ranks. If `train` has labels and `settings.mask_labels` is true, the
+            call is `objective(model, x, y, labels)`.
         train: training pairs.
         valid: validation pairs; None if `epochs` says how long to train.
         settings: optimiser, schedule, batch size, precision, seed.

@@ -220,7 +220,8 @@ def _rooted(view: NDArray[np.float32], root: bool) -> NDArray[np.float32]:
 class EmbeddingObjective(nn.Module):
     """A loss of cosines between the embeddings of the batches of all ranks together.
 
-    Pairs of equal labels are no negatives of each other.
+    Pairs of equal labels are no negatives of each other. A loss of `ccal.losses` should have
+    gather=True, so that each rank computes its own share; any other gets the gathered embeddings.
     """
 
     def __init__(self, loss: nn.Module) -> None:
@@ -231,10 +232,11 @@ class EmbeddingObjective(nn.Module):
         self, model: DualEncoder, x: Tensor, y: Tensor, labels: Tensor | None = None
     ) -> Tensor:
         """Loss of a batch of features with labels (n,), or of this rank's share of one."""
-        embedded_x, embedded_y = model(x, y)
-        if labels is not None:
-            labels = all_gather(labels)
-        loss: Tensor = self.loss(all_gather(embedded_x), all_gather(embedded_y), labels)
+        embedded = model(x, y)
+        if not getattr(self.loss, "gather", False):
+            embedded = [all_gather(view) for view in embedded]
+            labels = None if labels is None else all_gather(labels)
+        loss: Tensor = self.loss(*embedded, labels)
         return loss
 
 
@@ -262,8 +264,10 @@ def make_objective(settings: Settings) -> nn.Module:
         trace_norm = TraceNormLoss(ridge=settings.ridge, relative_ridge=settings.relative_ridge)
         return CorrelationObjective(trace_norm)
     if settings.loss == "ranking":
-        ranking = PairwiseRankingLoss(margin=settings.margin, direction=settings.direction)
+        ranking = PairwiseRankingLoss(
+            margin=settings.margin, direction=settings.direction, gather=True
+        )
         return EmbeddingObjective(ranking)
     if settings.loss == "infonce":
-        return EmbeddingObjective(InfoNCELoss(temperature=settings.temperature))
-    return EmbeddingObjective(SigmoidLoss(scale=1 / settings.temperature))
+        return EmbeddingObjective(InfoNCELoss(temperature=settings.temperature, gather=True))
+    return EmbeddingObjective(SigmoidLoss(scale=1 / settings.temperature, gather=True))

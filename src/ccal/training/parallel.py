@@ -23,12 +23,17 @@ def distributed_from_environment() -> Iterator[torch.device]:
     """Join the other processes that torchrun started, and leave them at the end.
 
     Yields the device of this process: its GPU (nccl) if there is one for each process of this
-    machine, else the CPU (gloo). Without torchrun no process group is made.
+    machine, else the CPU (gloo). Without torchrun no process group is made. A process group that
+    exists already is used as it is, and stays.
 
     >>> with distributed_from_environment() as device:
     ...     isinstance(device, torch.device)
     True
     """
+    if dist.is_available() and dist.is_initialized():
+        cuda = dist.get_backend() == "nccl"
+        yield torch.device("cuda", torch.cuda.current_device()) if cuda else torch.device("cpu")
+        return
     local = int(os.environ.get("LOCAL_RANK", "0"))
     local_processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     cuda = torch.cuda.is_available() and torch.cuda.device_count() >= local_processes
@@ -98,11 +103,11 @@ def wait_for_all() -> None:
 def average_gradients(parameters: Sequence[nn.Parameter], *facts: float) -> list[float]:
     """Average gradients over ranks in place, and `facts` with them, in one message.
 
-    Every rank computes the whole loss L from gathered embeddings. The gradients that come back
-    through `ccal.distributed.all_gather` and `all_reduce_sum` are summed over ranks, so a rank
+    On every rank the loss is that of the whole batch, L. The gradients that come back through
+    `ccal.distributed.all_gather` and `all_reduce_sum` are summed over ranks, so a rank
     holds its own part of the gradient of world_size * L, and the mean over ranks is the
-    gradient of L. Parameters used after the gathering, such as a temperature, already have the
-    gradient of L on every rank, which the mean does not change.
+    gradient of L. Parameters of a loss, such as a temperature, already have the gradient of L on
+    every rank, which the mean does not change.
     """
     if world_size() == 1:
         return list(facts)
