@@ -2,6 +2,7 @@
 
 index      Index: build, open, add, remove, update, search
 items      Item, Hit, Stats, and the errors of an index
+pair_items PairItems: the distinct items of pairs, each with its counterparts
 embedding  raw items and vectors as unit rows; the fingerprint of a model
 models     the model of an index: found where it was saved, or replaced by a newer one
 filters    conditions on metadata

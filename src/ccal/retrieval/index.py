@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from ccal.bounds import Options, Whole, check
+from ccal.data import Pairs
 from ccal.errors import InputError
 from ccal.model import DualEncoder, Items
 from ccal.retrieval.backends import create_backend, open_backend
@@ -27,13 +28,14 @@ from ccal.retrieval.items import (
     Binding,
     Hit,
     Item,
-    OtherModelError,
     Stats,
     StorageType,
     check_ids,
     make_changes,
     make_items,
+    other_model,
 )
+from ccal.retrieval.pair_items import PairItems
 
 Location = str | os.PathLike[str]
 Metadata = Sequence[Mapping[str, Any]]
@@ -69,9 +71,9 @@ class Index:
         cls,
         location: Location,
         model: DualEncoder,
-        items: Items,
+        items: Items | Pairs | PairItems,
         *,
-        modality: str,
+        modality: str | None = None,
         ids: Sequence[str] | None = None,
         metadata: Metadata | None = None,
         files: Sequence[Location] | None = None,
@@ -84,10 +86,13 @@ class Index:
         batch_size: int = 1024,
         progress: Progress | None = None,
     ) -> Self:
-        """Make an index of items as `model.encode` takes them; there may be none yet.
+        """Make an index of items as `model.encode` takes them, or of the items of pairs.
 
         Args:
-            modality: which of the model's two the items are of; `add` adds those of the other.
+            items: of one modality; there may be none yet. Of `Pairs`, the distinct items of both
+                modalities, each with its counterparts; `PairItems` says how they are called.
+            modality: which of the model's two the items are of; `add` adds those of the other. Of
+                `Pairs`, the only one to index.
             ids: of the items; without them they are numbered, as image-1, image-2, ...
             metadata: a JSON object for each item.
             files: where the items came from.
@@ -106,10 +111,21 @@ class Index:
             raise InputError(f"codes must be a positive multiple of 8 bits, got {codes}.")
         form = (dtype, dims, _absolute(model_folder), approximate_from, codes)
         binding = Binding(fingerprint(model), model.modalities, width(model, dims), *form)
-        binding.check_modality(modality)
-        ids = _numbered(modality, 1, len(items)) if ids is None else ids
-        new = make_items(modality, len(items), ids, metadata, files)
-        batches = embed_items(model, dims, new, items, batch_size, progress)
+        raw: Items | Callable[[Sequence[Item]], Items]
+        if isinstance(items, Pairs | PairItems):
+            if ids is not None or metadata is not None or files is not None:
+                raise InputError("ids, metadata and files of pairs: see PairItems.")
+            found = PairItems(items, modality=modality) if isinstance(items, Pairs) else items
+            new, raw = found.items, found.read
+        elif modality is None:
+            raise InputError(f"Say which modality the items are: {' or '.join(model.modalities)}.")
+        else:
+            binding.check_modality(modality)
+            ids = _numbered(modality, 1, len(items)) if ids is None else ids
+            new, raw = make_items(modality, len(items), ids, metadata, files), items
+        for name in {item.modality for item in new}:
+            binding.check_modality(name)
+        batches = embed_items(model, dims, new, raw, batch_size, progress)
         return cls(create_backend(location, binding, batches, replace=replace), model)
 
     @classmethod
@@ -160,12 +176,7 @@ class Index:
         """Use this model to embed from now on; it must be the one that made the index."""
         found, binding = fingerprint(model), self.binding
         if found != binding.fingerprint:
-            where = f", saved in {binding.model_folder}" if binding.model_folder else ""
-            raise OtherModelError(
-                f"{self._backend.location} was made by another model (fingerprint "
-                f"{binding.fingerprint[:12]}{where}; this one has {found[:12]}). Their embeddings "
-                "cannot be compared: open it with its own model, or build it anew with this one."
-            )
+            raise other_model(self._backend.location, binding, found)
         self._model = model
 
     @property
@@ -191,6 +202,18 @@ class Index:
         dims = self.binding.dims
         self._backend.insert(embed_items(model, dims, new, items, batch_size, progress))
         return [item.id for item in new]
+
+    def add_pairs(
+        self, pairs: Pairs | PairItems, *, batch_size: int = 1024, progress: Progress | None = None
+    ) -> list[str]:
+        """Embed and add the distinct items of pairs, as `build` does; returns their ids."""
+        model = self._needed_model("add raw items", "add_vectors")
+        found = pairs if isinstance(pairs, PairItems) else PairItems(pairs)
+        for modality in {item.modality for item in found.items}:
+            self.binding.check_modality(modality)
+        batches = (model, self.binding.dims, found.items, found.read, batch_size, progress)
+        self._backend.insert(embed_items(*batches))
+        return [item.id for item in found.items]
 
     def add_vectors(
         self,

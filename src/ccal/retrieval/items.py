@@ -13,6 +13,11 @@ from ccal.errors import CcalError, InputError
 T = TypeVar("T")
 StorageType = Literal["float32", "float16"]
 
+COUNTERPARTS = "counterparts"
+"""The key of an item's metadata under which `Index.build_from_pairs` lists its counterparts."""
+MOST_COUNTERPARTS = 5
+"""So many are listed; all are counted."""
+
 
 class DamagedIndexError(CcalError):
     """A file that cannot be restored from others is damaged; the message names it."""
@@ -45,6 +50,20 @@ class Hit:
     modality: str
     metadata: Mapping[str, Any]
     file: str | None
+
+
+def counterparts(item: Item | Hit) -> tuple[list[str], int]:
+    """Ids of items that an item belongs to (five at most), and how many there were in its pairs.
+
+    Some may have been removed since.
+
+    >>> counterparts(Item("a.jpg", "image", {"counterparts": {"ids": ["a.jpg#1"], "count": 1}}))
+    (['a.jpg#1'], 1)
+    """
+    match item.metadata.get(COUNTERPARTS):
+        case {"ids": [*ids], "count": int(count)} if all(isinstance(id, str) for id in ids):
+            return ids[:MOST_COUNTERPARTS], count
+    return [], 0
 
 
 @dataclass(frozen=True)
@@ -200,6 +219,16 @@ def in_use(location: object, writer: str) -> IndexInUseError:
     return IndexInUseError(
         f"{location} is being written to by {writer}; an index has one writer at a time. "
         "Searching works meanwhile; to write, wait until it is done."
+    )
+
+
+def other_model(location: object, binding: Binding, found: str) -> OtherModelError:
+    """The error for a model, of the fingerprint `found`, that did not make the index."""
+    where = f", saved in {binding.model_folder}" if binding.model_folder else ""
+    return OtherModelError(
+        f"{location} was made by another model (fingerprint {binding.fingerprint[:12]}{where}; "
+        f"this one has {found[:12]}). Their embeddings cannot be compared: open it with its own "
+        "model, or build it anew with this one."
     )
 
 
