@@ -6,3 +6,4 @@ from ccal.retrieval.items import IndexInUseError as IndexInUseError
 from ccal.retrieval.items import Item as Item
 from ccal.retrieval.items import OtherModelError as OtherModelError
 from ccal.retrieval.items import Stats as Stats
+from ccal.retrieval.pair_items import PairItems as PairItems

@@ -33,9 +33,11 @@ from ccal.retrieval.items import (
     check_ids,
     make_changes,
     make_items,
+    no_items,
+    numbered,
     other_model,
 )
-from ccal.retrieval.pair_items import PairItems
+from ccal.retrieval.pair_items import PairItems, new_items
 
 Location = str | os.PathLike[str]
 Metadata = Sequence[Mapping[str, Any]]
@@ -111,20 +113,7 @@ class Index:
             raise InputError(f"codes must be a positive multiple of 8 bits, got {codes}.")
         form = (dtype, dims, _absolute(model_folder), approximate_from, codes)
         binding = Binding(fingerprint(model), model.modalities, width(model, dims), *form)
-        raw: Items | Callable[[Sequence[Item]], Items]
-        if isinstance(items, Pairs | PairItems):
-            if ids is not None or metadata is not None or files is not None:
-                raise InputError("ids, metadata and files of pairs: see PairItems.")
-            found = PairItems(items, modality=modality) if isinstance(items, Pairs) else items
-            new, raw = found.items, found.read
-        elif modality is None:
-            raise InputError(f"Say which modality the items are: {' or '.join(model.modalities)}.")
-        else:
-            binding.check_modality(modality)
-            ids = _numbered(modality, 1, len(items)) if ids is None else ids
-            new, raw = make_items(modality, len(items), ids, metadata, files), items
-        for name in {item.modality for item in new}:
-            binding.check_modality(name)
+        new, raw = new_items(binding, items, modality, ids, metadata, files)
         batches = embed_items(model, dims, new, raw, batch_size, progress)
         return cls(create_backend(location, binding, batches, replace=replace), model)
 
@@ -158,8 +147,7 @@ class Index:
             dim=width(model, old.dims),
             model_folder=_absolute(model_folder),
         )
-        for item in items:
-            binding.check_modality(item.modality)
+        binding.check_items(items)
         batches = embed_items(model, old.dims, items, read, batch_size, progress)
         return cls(create_backend(location, binding, batches, replace=True), model)
 
@@ -209,8 +197,7 @@ class Index:
         """Embed and add the distinct items of pairs, as `build` does; returns their ids."""
         model = self._needed_model("add raw items", "add_vectors")
         found = pairs if isinstance(pairs, PairItems) else PairItems(pairs)
-        for modality in {item.modality for item in found.items}:
-            self.binding.check_modality(modality)
+        self.binding.check_items(found.items)
         batches = (model, self.binding.dims, found.items, found.read, batch_size, progress)
         self._backend.insert(embed_items(*batches))
         return [item.id for item in found.items]
@@ -365,7 +352,7 @@ class Index:
 
     def _ids_of_new(self, ids: Sequence[str] | None, modality: str, count: int) -> Sequence[str]:
         self.binding.check_modality(modality)
-        return _numbered(modality, self._backend.next_number(), count) if ids is None else ids
+        return numbered(modality, self._backend.next_number(), count) if ids is None else ids
 
     def _needed_model(self, purpose: str, instead: str) -> DualEncoder:
         if self._model is None:
@@ -392,16 +379,9 @@ class Index:
         if not any(found):
             held = self._backend.counts()
             if not any(name in held for name in scope):
-                what = " or ".join(scope) + " items" if held else "items"
-                raise InputError(
-                    f"{self._backend.location} has no {what}; add some before you search."
-                )
+                raise no_items(self._backend.location, scope if held else ())
         return found
 
 
 def _absolute(folder: Location | None) -> str | None:
     return None if folder is None else str(Path(folder).absolute())
-
-
-def _numbered(modality: str, first: int, count: int) -> list[str]:
-    return [f"{modality}-{number}" for number in range(first, first + count)]

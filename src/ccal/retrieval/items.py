@@ -105,6 +105,11 @@ class Binding:
             x, y = self.modalities
             raise InputError(f"The index is of {x} and {y}; it has no {modality!r}.")
 
+    def check_items(self, items: Sequence[Item]) -> None:
+        """Refuse items of a modality that the model does not have."""
+        for modality in {item.modality for item in items}:
+            self.check_modality(modality)
+
     def to_json(self) -> str:
         """As text, for any backend to keep."""
         return json.dumps({**self.__dict__, "modalities": list(self.modalities)})
@@ -164,6 +169,15 @@ def make_changes(
     return [Change(*row) for row in zip(ids, facts, paths, strict=True)]
 
 
+def numbered(modality: str, first: int, count: int) -> list[str]:
+    """Ids that nobody chose.
+
+    >>> numbered("image", 1, 2)
+    ['image-1', 'image-2']
+    """
+    return [f"{modality}-{number}" for number in range(first, first + count)]
+
+
 def check_ids(ids: Sequence[str]) -> None:
     """Refuse ids that are not different, non-empty strings."""
     if isinstance(ids, str):
@@ -204,6 +218,12 @@ def no_index(location: object, problem: str) -> InputError:
     return InputError(
         f"{location} is no index: {problem}. Make one with `ccal index` (in Python, Index.build)."
     )
+
+
+def no_items(location: object, modalities: Sequence[str]) -> InputError:
+    """The error for searching an index that has no items, or none of some modalities."""
+    what = f"{' or '.join(modalities)} items" if modalities else "items"
+    return InputError(f"{location} has no {what}; add some before you search.")
 
 
 def is_an_index(location: object) -> InputError:

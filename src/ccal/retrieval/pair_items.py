@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 from ccal.data import Pairs
 from ccal.errors import InputError
 from ccal.model import Items
-from ccal.retrieval.items import COUNTERPARTS, MOST_COUNTERPARTS, Item, check_ids
+from ccal.retrieval.items import (
+    COUNTERPARTS,
+    MOST_COUNTERPARTS,
+    Binding,
+    Item,
+    check_ids,
+    make_items,
+    numbered,
+)
 
 Ints = NDArray[np.int64]
 
@@ -86,6 +94,28 @@ class PairItems:
         return content
 
 
+def new_items(
+    binding: Binding,
+    items: Items | Pairs | PairItems,
+    modality: str | None,
+    ids: Sequence[str] | None,
+    metadata: Sequence[Mapping[str, Any]] | None,
+    files: Sequence[str | os.PathLike[str]] | None,
+) -> tuple[list[Item], Items | Callable[[Sequence[Item]], Items]]:
+    """The items of a new index, and their raw content or a function that reads it."""
+    if not isinstance(items, Pairs | PairItems):
+        if modality is None:
+            raise InputError(f"modality is missing: {' or '.join(binding.modalities)}?")
+        binding.check_modality(modality)
+        ids = numbered(modality, 1, len(items)) if ids is None else ids
+        return make_items(modality, len(items), ids, metadata, files), items
+    if ids is not None or metadata is not None or files is not None:
+        raise InputError("Pairs take no ids, metadata or files; see ccal.retrieval.PairItems.")
+    found = PairItems(items, modality=modality) if isinstance(items, Pairs) else items
+    binding.check_items(found.items)
+    return found.items, found.read
+
+
 def _distinct(numbers: Ints) -> tuple[Ints, Ints]:
     """For each row the place of its item (n,), and the first row of each item (m,), ascending.
 
@@ -109,9 +139,7 @@ def _links(place: Ints, other: Ints, ids: Sequence[str]) -> list[dict[str, Any]]
 
 
 def _all_ids(
-    pairs: Pairs,
-    places: Mapping[str, tuple[Ints, Ints]],
-    root: str | os.PathLike[str] | None,
+    pairs: Pairs, places: Mapping[str, tuple[Ints, Ints]], root: str | os.PathLike[str] | None
 ) -> dict[str, list[str]]:
     """Ids of the distinct items of both modalities."""
     texts = [name for name in pairs.names if _is_words(pairs, name)]
@@ -164,7 +192,7 @@ def _file(pairs: Pairs, name: str, row: int, arrays: Mapping[str, str] | None) -
     """Where the item of a row can be read again."""
     rows = pairs.column(name)
     if rows.files:
-        return os.path.abspath(rows[row])
+        return os.path.abspath(str(rows[row]))
     if not rows.is_text and arrays and name in arrays:
         return f"{arrays[name]}#{_number(pairs, name, row)}"
     return None
