@@ -7,12 +7,16 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from ccal import Pairs, load
+from ccal.data.pairs import Rows
 from ccal.retrieval import Index
-from ccal.serve import cached_reader
+from ccal.serve import IndexCollection, cached_reader
 from ccal.serve.cached_reader import FileSizes
 from tests.cli.conftest import environment
 from tests.serve.conftest import open_collection
@@ -37,6 +41,34 @@ def test_results_show_changes_by_another_process(photos: Path, tmp_path: Path) -
         "metadata": {"title": 'now "this"', "n": None},
     }
     assert after[1] == before[2]
+
+
+def test_items_show_their_counterparts(
+    photos: Path, tmp_path: Path, serve: Callable[..., Live]
+) -> None:
+    names = [str(photos / f"{number}.jpg") for number in (0, 0, 3)]
+    texts = ["a red square", "a red square on a redground", "a red square at the middle"]
+    pairs = Pairs({"image": Rows(names, files=True), "text": texts})
+    model = load(photos / "model")
+    Index.build(tmp_path / "index", model, pairs).close()
+    with serve(IndexCollection(Index.open(tmp_path / "index"), model)).client() as client:
+        (first, _) = client.get("/api/items", params={"modality": "image"}).json()["items"]
+        assert [one["text"] for one in first["counterparts"]] == texts[:2]
+        assert first["counterparts_total"] == 2
+        assert "counterparts" not in first["metadata"]
+        asked = {"text": texts[0], "k": 2}
+        found = client.post("/api/search", json=asked).json()["results"]
+        assert first["counterparts"] in [one["counterparts"] for one in found]
+        caption = client.get("/api/item", params={"id": "0.jpg#2"}).json()
+        (photo,) = caption["counterparts"]
+        assert (photo["id"], photo["text"]) == ("0.jpg", None)
+        assert client.get(photo["media"]["thumbnail"]).headers["content-type"] == "image/jpeg"
+        with Index.open(tmp_path / "index") as index:
+            index.remove(["0.jpg#1"])
+        time.sleep(1.1)  # counts are cached for a second
+        found = client.post("/api/search", json=asked).json()["results"]
+        (now,) = (one for one in found if one["id"] == "0.jpg")
+        assert [one["text"] for one in now["counterparts"]] == texts[1:2]
 
 
 def test_the_cache_of_cards_is_bounded(

@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from ccal.errors import InputError
 from ccal.retrieval import Hit, Index, Item
 from ccal.retrieval.answers import Hits, Stored, unpack_record
 from ccal.retrieval.backends.base import Vectors
+from ccal.retrieval.items import counterparts
 from ccal.serve.collection import Card, Entry, Query, UnknownItemError
 from ccal.serve.describing import card_of, kind_of, short
 
@@ -84,13 +85,20 @@ class FileSizes:
         return found
 
 
+class _Cards(NamedTuple):
+    """Cards that have been made before."""
+
+    found: dict[Stored, Card]
+    counterparts: dict[str, Card | None]
+
+
 class CachedReader:
     """Reads an index, which other processes may change meanwhile. Threads share it.
 
     `counts()` of the modalities are cached for a second; `ids()` by modality, in order of
-    insertion, and names until the counts change, and five minutes at most; cards of found items
-    until there are 20,000. `kinds` says how to show items of a modality, where that does not depend
-    on the items. One thread searches at a time.
+    insertion, names, and cards of found items until the counts change, and five minutes at most;
+    of cards there are 20,000 at most. `kinds` says how to show items of a modality, where that does
+    not depend on the items. One thread searches at a time.
     """
 
     def __init__(self, index: Index, kinds: dict[str, str]) -> None:
@@ -105,7 +113,8 @@ class CachedReader:
             lambda: {name: index.ids(name) for name in self.modalities}, state=self.counts
         )
         self._names = Cached(self._read_names, self.counts)
-        self._cards: dict[Stored, Card] = {}
+        # Cards of found items by their records, and of counterparts by their ids.
+        self._cards = Cached(lambda: _Cards({}, {}), self.counts)
 
     def count(self) -> dict[str, int]:
         """Number of items of each modality, read now."""
@@ -127,9 +136,22 @@ class CachedReader:
             raise UnknownItemError(f"There is no item {short(id, 200)!r}.") from error
         return item
 
-    def card(self, item: Item | Hit) -> Card:
-        """An item as it is shown."""
-        return card_of(item, self.kind(item.modality))
+    def card(self, item: Item | Hit, others: Sequence[Card] = ()) -> Card:
+        """An item as it is shown, with these cards of its counterparts."""
+        return card_of(item, self.kind(item.modality), others)
+
+    def cards(self, items: Sequence[Item | Hit]) -> list[Card]:
+        """Items as they are shown, with their counterparts."""
+        links = [counterparts(item)[0] for item in items]
+        known = self._cards().counterparts
+        if missing := {id for ids in links for id in ids if id not in known}:
+            if len(known) >= _MOST_CARDS:
+                known.clear()
+            # An item that has been removed is kept as None, so that nobody looks for it again.
+            known |= dict.fromkeys(missing)
+            known |= {item.id: self.card(item) for item in self._existing(sorted(missing))}
+        found = [[card for id in ids if (card := known.get(id)) is not None] for ids in links]
+        return [self.card(item, others) for item, others in zip(items, found, strict=True)]
 
     def kind(self, modality: str) -> str:
         """How items of a modality are shown; if `kinds` does not say it, the first item decides."""
@@ -159,16 +181,27 @@ class CachedReader:
     def _entries(self, hits: Hits | Sequence[Hit]) -> list[Entry]:
         """Hits with their cards, which are cached: reading an item takes as long as finding it."""
         if not isinstance(hits, Hits):
-            return [Entry(self.card(hit), hit.score) for hit in hits]
-        cards, entries = self._cards, []
-        for score, stored in hits.stored():
-            card = cards.get(stored)
-            if card is None:
-                if len(cards) >= _MOST_CARDS:
-                    cards.clear()
-                card = cards[stored] = self.card(Item(*unpack_record(*stored)))
-            entries.append(Entry(card, score))
-        return entries
+            shown = zip(self.cards(hits), hits, strict=True)
+            return [Entry(card, hit.score) for card, hit in shown]
+        cards, results = self._cards().found, list(hits.stored())
+        if new := [stored for _, stored in results if stored not in cards]:
+            if len(cards) >= _MOST_CARDS:
+                cards.clear()
+                new = [stored for _, stored in results]
+            made = self.cards([Item(*unpack_record(*stored)) for stored in new])
+            cards |= dict(zip(new, made, strict=True))
+        return [Entry(cards[stored], score) for score, stored in results]
+
+    def _existing(self, ids: Sequence[str]) -> list[Item]:
+        """The items of those ids that are in the index."""
+        try:
+            return self.index.get(ids)
+        except InputError:
+            found = []
+            for id in ids:
+                with suppress(InputError):
+                    found += self.index.get([id])
+            return found
 
     def _read_names(self) -> dict[str, str]:
         cards = [self.card(item) for ids in self.ids().values() for item in self.index.get(ids)]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ccal.serve.evaluation import Evaluation
 
 _MEDIA = ("image", "thumbnail", "audio", "staff")
-_FIELDS = ("id", "modality", "kind", "title", "text", "metadata")
+_BRIEF = ("id", "modality", "kind", "title", "text")
 _JOIN_SECONDS = 10.0
 
 encode = json.JSONEncoder(
@@ -75,7 +75,11 @@ class Query:
 
 @dataclass(frozen=True)
 class Card:
-    """An item as the page shows it; `media` are the kinds of media that it has."""
+    """An item as the page shows it.
+
+    `media` are the kinds of media that it has, `counterparts` cards of items that it belongs to,
+    such as the captions of a photo: some of `counterparts_total`.
+    """
 
     id: str
     modality: str
@@ -84,6 +88,8 @@ class Card:
     metadata: Mapping[str, Any]
     text: str | None = None
     media: Sequence[str] = ()
+    counterparts: Sequence[Card] = ()
+    counterparts_total: int = 0
 
     @cached_property
     def opening(self) -> str:
@@ -92,9 +98,17 @@ class Card:
         >>> Card("1", "image", "image", "a dog", {}).opening[:40]
         '{"id":"1","modality":"image","kind":"ima'
         """
+        more = {
+            "metadata": self.metadata,
+            "counterparts": [card._brief() for card in self.counterparts],
+            "counterparts_total": self.counterparts_total,
+        }
+        return encode({**self._brief(), **more})[:-1]
+
+    def _brief(self) -> dict[str, Any]:
         id = quote(self.id, safe="")
         media = {name: f"/media/{name}?id={id}" if name in self.media else None for name in _MEDIA}
-        return encode({**{name: getattr(self, name) for name in _FIELDS}, "media": media})[:-1]
+        return {**{name: getattr(self, name) for name in _BRIEF}, "media": media}
 
 
 class Entry(NamedTuple):

@@ -12,6 +12,7 @@ from ccal.errors import CcalError, InputError
 from ccal.features.scan import SUFFIXES
 from ccal.model import DualEncoder
 from ccal.retrieval import Hit, Item
+from ccal.retrieval.items import COUNTERPARTS, counterparts
 from ccal.serve.collection import Card
 
 _SOUNDS = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3")
@@ -33,15 +34,19 @@ def kind_of(item: Item | Hit) -> str:
     return "text" if isinstance(item.metadata.get("text"), str) else "array"
 
 
-def card_of(item: Item | Hit, kind: str) -> Card:
-    """An item with its title, its text and its media."""
+def card_of(item: Item | Hit, kind: str, others: Sequence[Card] = ()) -> Card:
+    """An item with its title, its text, its media, and cards of its counterparts."""
     text = item.metadata.get("text")
     named = (item.metadata.get(key) for key in _NAMES)
     names = [name for name in named if isinstance(name, str) and name.strip()]
     title = names[0] if names else basename(item.file or item.id) or item.id
     media = _MEDIA.get(kind_of(item), ()) if item.file else ()
     text = text if isinstance(text, str) else None
-    return Card(item.id, item.modality, kind, short(title, 200), item.metadata, text, media)
+    _, total = counterparts(item)
+    # Counterparts are shown as such, not as a fact about the item.
+    facts = {k: v for k, v in item.metadata.items() if k != COUNTERPARTS or not total}
+    about = (kind, short(title, 200), facts, text, media)
+    return Card(item.id, item.modality, *about, others, total)
 
 
 def short(text: str, length: int) -> str:

@@ -146,11 +146,12 @@ class IndexCollection:
             names = self._reader.names()
             chosen = [id for id in chosen if has_words(names.get(id, ""), contains)]
         page = self._reader.index.get(chosen[offset : offset + limit])
-        return len(chosen), [Entry(self._reader.card(item)) for item in page]
+        return len(chosen), [Entry(card) for card in self._reader.cards(page)]
 
     def entry(self, id: str) -> Entry:
         """One item."""
-        return Entry(self._reader.card(self._reader.item(id)))
+        (card,) = self._reader.cards([self._reader.item(id)])
+        return Entry(card)
 
     def media(self, kind: str, id: str) -> Media:
         """The file of an item, if it is a picture or a sound."""

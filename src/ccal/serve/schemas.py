@@ -25,7 +25,10 @@ _RESULT = json.loads(
     """{"id": "photos/1.jpg", "modality": "image", "kind": "image", "score": 0.4213,
     "title": "1.jpg", "text": null, "metadata": {"year": 1999}, "media": {
     "image": "/media/image?id=photos%2F1.jpg", "thumbnail": "/media/thumbnail?id=photos%2F1.jpg",
-    "audio": null, "staff": null}, "why": null, "place": null}"""
+    "audio": null, "staff": null}, "counterparts": [{"id": "photos/1.jpg#1", "modality": "text",
+    "kind": "text", "title": "Two dogs play.", "text": "Two dogs play.", "media": {"image": null,
+    "thumbnail": null, "audio": null, "staff": null}}], "counterparts_total": 1, "why": null,
+    "place": null}"""
 )
 _QUERY = json.loads(
     """{"kind": "text", "modality": "text", "text": "two dogs in the snow", "words": [
@@ -153,19 +156,28 @@ class Place(BaseModel):
     )
 
 
-class Result(BaseModel):
-    """An item."""
-
-    model_config = _examples(_RESULT)
+class Counterpart(BaseModel):
+    """An item that belongs to another one, as a caption to its photo."""
 
     id: str
     modality: str
     kind: str = Field(description="How to show it: image, text, audio, sheet or array.")
-    score: float | None
     title: str
     text: str | None
-    metadata: dict[str, Any]
     media: Addresses
+
+
+class Result(Counterpart):
+    """An item."""
+
+    model_config = _examples(_RESULT)
+
+    score: float | None
+    metadata: dict[str, Any]
+    counterparts: list[Counterpart] = Field(
+        description="Items that it belongs to by the pairs of the index, five at most."
+    )
+    counterparts_total: int = Field(description="How many there were in the pairs.")
     why: Why | None
     place: Place | None
 
