@@ -30,11 +30,12 @@ from benchmarks.retrieval_figure import retrieval_figure
 from ccal.data import Pairs, Source, read_source
 from ccal.errors import InputError
 from ccal.evaluation import ClassReport, EmbeddedPairs, class_means
+from ccal.numbering import numbered
 from ccal.optional import require
 from ccal.reports import Example, confusion_plot, pick_classes, pick_examples, write_report
 from ccal.reports.style import render
 from ccal.training import ZeroShot, ZeroShotOptions, evaluate, train_zero_shot
-from ccal.training.scoring import embed_pairs, shared_view
+from ccal.training.scoring import embed_pairs
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def of_tree(folder: Path, images: Path | None) -> View:
     # Of what the files hold, wherever they are.
     contents = (p.read_bytes() for p in sorted(folder.rglob("*")) if p.suffix in (".txt", ".jpg"))
     about = f"Data {hash_of(*contents)}, split {split_hash(data.pairs, data.split)}"
-    pictures = test.column("image").select(shared_view(test)[2])
+    pictures = test.column("image").select(numbered(test.items("image"))[0])
     files = [Path(path) for path in pictures[:]]
     return view(found, test, files, about)
 

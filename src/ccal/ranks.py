@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ccal.errors import InputError
+from ccal.positives import Positives
 
 SHORTEST = 1e-12
 """`inverse_norms` takes shorter vectors for zero: cosine 0 with everything, gradient 0."""
@@ -19,14 +20,20 @@ _SCORES_AT_ONCE = 1 << 21
 
 
 def counterpart_ranks(
-    x: Tensor, y: Tensor, *, pessimistic: bool = False, block: tuple[int, int] = BLOCK
+    x: Tensor,
+    y: Tensor,
+    *,
+    positives: Positives | None = None,
+    pessimistic: bool = False,
+    block: tuple[int, int] = BLOCK,
 ) -> tuple[Tensor, Tensor]:
-    """Ranks (n,) of `y[i]` for the query `x[i]`, and of `x[i]` for `y[i]`, by cosine; 1 is best.
+    """Ranks x -> y (n,) and y -> x (m,) by cosine; 1 is best.
 
-    `x` and `y` are (n, k). A rank is 1 + the number of candidates better than the counterpart by
-    more than `rounding`, so ties favour the counterpart; `pessimistic` counts every other candidate
-    that ties as better, so that embeddings which collapse to one point rank last instead of first.
-    A zero row has cosine 0 with everything.
+    `x` is (n, k) and `y` (m, k); `positives` says which rows belong together (None: row i and row
+    i). A rank is 1 + the number of wrong candidates that are better than the best right one by more
+    than `rounding`, so ties favour it; `pessimistic` counts every wrong candidate that ties as
+    better, so that embeddings which collapse to one point rank last instead of first. A zero row
+    has cosine 0 with everything.
 
     >>> x = torch.eye(3)
     >>> counterpart_ranks(x, x)
@@ -34,19 +41,25 @@ def counterpart_ranks(
     >>> counterpart_ranks(x, x.roll(1, 0), pessimistic=True)[0]
     tensor([3, 3, 3])
     """
-    if x.ndim != 2 or x.shape != y.shape or not x.numel():
+    matrices = x.ndim == y.ndim == 2 and x.numel() and x.shape[1] == y.shape[1]
+    if not matrices or (positives is None and len(x) != len(y)):
         raise InputError(
             "x and y must be pairs of embeddings, both of shape (n, k) with n and k of at least 1, "
             f"got {tuple(x.shape)} and {tuple(y.shape)}."
         )
+    positives = Positives.one_to_one(len(x)) if positives is None else positives
+    if positives.shape != (len(x), len(y)):
+        raise InputError(
+            f"positives are of {positives.shape[0]} rows of x and {positives.shape[1]} of y, "
+            f"but x has {len(x)} and y has {len(y)}."
+        )
     dtype = torch.promote_types(x.dtype, y.dtype)
     queries, candidates = unit_rows(x.to(dtype), "x"), unit_rows(y.to(dtype), "y")
-    rows = torch.arange(len(x), device=x.device)
-    return unit_ranks(queries, candidates, rows, pessimistic=pessimistic, block=block)
+    return unit_ranks(queries, candidates, positives, pessimistic=pessimistic, block=block)
 
 
 def mean_reciprocal_ranks(
-    x: Tensor, y: Tensor, *, pessimistic: bool = False
+    x: Tensor, y: Tensor, *, positives: Positives | None = None, pessimistic: bool = False
 ) -> tuple[float, float]:
     """Mean of 1 / rank, between 0 and 1, for x -> y and for y -> x; see `counterpart_ranks`.
 
@@ -54,85 +67,97 @@ def mean_reciprocal_ranks(
     >>> mean_reciprocal_ranks(x, x), mean_reciprocal_ranks(x, x.flip(0))
     ((1.0, 1.0), (0.5, 0.5))
     """
-    forward, backward = counterpart_ranks(x, y, pessimistic=pessimistic)
+    forward, backward = counterpart_ranks(x, y, positives=positives, pessimistic=pessimistic)
     return forward.double().reciprocal().mean().item(), backward.double().reciprocal().mean().item()
 
 
-def weighted_reciprocal_ranks(x: Tensor, y: Tensor, weights: Tensor) -> list[float]:
+def weighted_reciprocal_ranks(
+    x: Tensor, y: Tensor, weights: Tensor, *, positives: Positives | None = None
+) -> list[float]:
     """Pessimistic mean of 1 / rank over both directions, with each of the weights (p, k) of axes.
 
-    `x` and `y` are (n, k). Small score matrices are made for several weights at once, which takes a
-    fifth of the time of `mean_reciprocal_ranks` for each. Memory is O(n^2).
+    `x` is (n, k) and `y` (m, k). Small score matrices are made for several weights at once, which
+    takes a fifth of the time of `mean_reciprocal_ranks` for each. Memory is O(n m).
 
     >>> x = torch.tensor([[1.0, 1.0], [1.0, -1.0]])
     >>> weighted_reciprocal_ranks(x, x, torch.tensor([[1.0, 1.0], [1.0, 0.0]]))
     [1.0, 0.5]
     """
+    rows, columns = (positives or Positives.one_to_one(len(x))).links()
     found: list[float] = []
-    for some in weights.split(max(1, _SCORES_AT_ONCE // len(x) ** 2)):
+    for some in weights.split(max(1, _SCORES_AT_ONCE // (len(x) * len(y)))):
         a, b = (functional.normalize(view * some[:, None], dim=2) for view in (x, y))
         scores = a @ b.mT
-        least = scores.diagonal(dim1=1, dim2=2) - rounding(a[0])
-        forward = (scores >= least.unsqueeze(2)).sum(2).double().reciprocal().mean(1)
-        backward = (scores >= least.unsqueeze(1)).sum(1).double().reciprocal().mean(1)
-        found += ((forward + backward) / 2).tolist()
+        right = scores[:, rows, columns]
+        scores[:, rows, columns] = -inf
+        means = []
+        for items, size, side in ((rows, len(x), 2), (columns, len(y), 1)):
+            least = right.new_full((len(some), size), -inf)
+            least.scatter_reduce_(1, items.expand_as(right), right, "amax")
+            wrong = (scores >= (least - rounding(a[0])).unsqueeze(side)).sum(side)
+            means.append((1 + wrong).double().reciprocal().mean(1))
+        found += ((means[0] + means[1]) / 2).tolist()
     return found
 
 
 def unit_ranks(
-    x: Tensor, y: Tensor, rows: Tensor, *, pessimistic: bool = False, block: tuple[int, int] = BLOCK
+    x: Tensor,
+    y: Tensor,
+    positives: Positives,
+    *,
+    pessimistic: bool = False,
+    block: tuple[int, int] = BLOCK,
 ) -> tuple[Tensor, Tensor]:
     """Ranks x -> y (n,) and y -> x (m,) of unit rows x (n, k) and y (m, k).
 
-    `rows` (m,) is the row of x that each row of y belongs to. A row of x is ranked by the best of
-    its rows of y, with the others left out; a row of y by its one row of x. Both directions share
+    A row is ranked by the best of its positives, with the others left out. Both directions share
     each block of scores, and memory is O(n + m).
     """
-    # With y in the order of x, the right candidates of a block of rows are a range of columns.
-    order = rows.argsort(stable=True)
-    rows, y = rows[order], y[order]
-    right = torch.cat(
-        [
-            (x[part] * y[start : start + len(part)]).sum(1)
-            for start, part in zip(range(0, len(rows), 8192), rows.split(8192), strict=True)
-        ]
-    )
-    best = right.new_full((len(x),), -inf).scatter_reduce(0, rows, right, "amax")
+    positives = positives.to(x.device)
+    best_x, best_y = best_scores(x, y, positives)
     tie = -rounding(x) if pessimistic else rounding(x)
     with torch.autocast(x.device.type, enabled=False):
-        better_y, better_x = _count_better(x, y, rows, best + tie, right + tie, block)
-    y_ranks = torch.empty_like(better_x)
-    y_ranks[order] = better_x + 1
-    return better_y + 1, y_ranks
+        better_y, better_x = _count_better(x, y, positives, best_x + tie, best_y + tie, block)
+    return better_y + 1, better_x + 1
+
+
+def best_scores(x: Tensor, y: Tensor, positives: Positives) -> tuple[Tensor, Tensor]:
+    """The cosine of each row of x (n, k), and of y (m, k), with the best of its positives."""
+    best_x, best_y = x.new_full((len(x),), -inf), x.new_full((len(y),), -inf)
+    for rows, columns in positives.chunks():
+        right = (x[rows] * y[columns]).sum(1)
+        best_x.scatter_reduce_(0, rows, right, "amax")
+        best_y.scatter_reduce_(0, columns, right, "amax")
+    return best_x, best_y
 
 
 def _count_better(
-    x: Tensor, y: Tensor, rows: Tensor, above_x: Tensor, above_y: Tensor, block: tuple[int, int]
+    x: Tensor,
+    y: Tensor,
+    positives: Positives,
+    above_x: Tensor,
+    above_y: Tensor,
+    block: tuple[int, int],
 ) -> tuple[Tensor, Tensor]:
-    """How many wrong scores of each row are above `above_x` (n,), of each column `above_y` (m,).
-
-    `rows` (m,), ascending, is the right row of each column.
-    """
+    """How many wrong scores of each row are above `above_x` (n,), of each column `above_y` (m,)."""
     n, m = len(x), len(y)
     height, width = min(block[0], n), min(block[1], m)
     by_row = torch.zeros(n, dtype=torch.int64, device=x.device)
     by_column = torch.zeros(m, dtype=torch.int64, device=x.device)
     # Comparisons go to floats: into booleans they take five times as long, and sums of those too.
     buffer, spare = x.new_empty(height * width), x.new_empty(height * width)
-    starts = torch.arange(0, n + height, height, device=x.device)
-    bounds = torch.searchsorted(rows, starts).tolist()
+    strips = positives.strips(height)
     for left in range(0, m, width):
         columns = y[left : left + width]
         c = len(columns)
-        for index, top in enumerate(range(0, n, height)):
+        for strip, top in zip(strips, range(0, n, height), strict=True):
             part = x[top : top + height]
             r = len(part)
             scores = torch.mm(part, columns.mT, out=buffer[: r * c].view(r, c))
             # Right candidates never count, whatever the rounding: none can outrank itself.
-            first, last = max(bounds[index], left), min(bounds[index + 1], left + c)
-            if first < last:
-                here = torch.arange(first - left, last - left, device=x.device)
-                scores[rows[first:last] - top, here] = -inf
+            right = strip.within(left, left + c)
+            if right is not None:
+                scores[right[0] - top, right[1] - left] = -inf
             better = spare[: r * c].view(r, c)
             torch.gt(scores, above_x[top : top + r, None], out=better)
             by_row[top : top + r] += better.sum(1).long()

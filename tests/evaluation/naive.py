@@ -35,6 +35,27 @@ def ranks(
     return forth, back
 
 
+def general_ranks(
+    x: Tensor,
+    y: Tensor,
+    right: list[list[bool]],
+    *,
+    pessimistic: bool = False,
+    close: float = 1e-12,
+) -> tuple[list[int], list[int]]:
+    """Ranks of both directions where `right[i][j]` says whether x i and y j belong together."""
+    scores, margin = cosines(x, y), -close if pessimistic else close
+
+    def rank(of_query: list[float], matches: list[bool]) -> int:
+        best = max(s for s, match in zip(of_query, matches, strict=True) if match)
+        wrong = [s for s, match in zip(of_query, matches, strict=True) if not match]
+        return 1 + sum(s > best + margin for s in wrong)
+
+    forth = [rank(*both) for both in zip(scores, right, strict=True)]
+    columns = zip(zip(*scores, strict=True), zip(*right, strict=True), strict=True)
+    return forth, [rank(list(s), list(matches)) for s, matches in columns]
+
+
 def precision_at(query: Tensor, label: int, items: Tensor, labels: list[int], k: int) -> float:
     order = sorted(range(len(items)), key=lambda i: -cosines(query[None], items)[0][i])
     return sum(labels[i] == label for i in order[:k]) / k

@@ -33,7 +33,7 @@ def command(
     ties: Annotated[
         Literal["optimistic", "pessimistic"],
         typer.Option(help="Equal scores count for the right candidate, or against it."),
-    ] = "optimistic",
+    ] = "pessimistic",
     bootstrap: Annotated[
         int, typer.Option(metavar="DRAWS", help="Draws for the 95% intervals; 0 for none.")
     ] = 1000,

@@ -10,6 +10,7 @@ from ccal.cca import Moments, add_ridge, canonical_projections
 from ccal.errors import InputError
 from ccal.evaluation.inputs import Array, embeddings
 from ccal.evaluation.protocol import Ties, two_way_ranks
+from ccal.positives import Positives
 from ccal.ranks import unit_rows
 
 
@@ -126,20 +127,27 @@ def collapse_warning(x: Array, y: Array, *, names: tuple[str, str] = ("x", "y"))
     return " ".join(text for text in found if text) or None
 
 
-def tie_warning(x: Array, y: Array, *, names: tuple[str, str] = ("x", "y")) -> str | None:
-    """What is wrong if pairs x (n, k) and y (n, k) owe their measures to equal scores, else None.
+def tie_warning(
+    x: Array,
+    y: Array,
+    *,
+    groups: Array | Positives | None = None,
+    names: tuple[str, str] = ("x", "y"),
+) -> str | None:
+    """What is wrong if the measures of x (n, k) and y (m, k) hang on equal scores, else None.
 
-    They do if MRR falls by more than 3 points when ties go against the right candidate: items
-    repeat, or the space has so few dimensions that many cosines are the same.
+    They do if MRR falls by more than 3 points when ties go against the right candidate: different
+    items have one embedding, such as texts without a known word, or the space has so few
+    dimensions that many cosines are the same. `groups` are those of `two_way_ranks`.
 
     >>> twice = torch.eye(2)[[0, 0, 1, 1]]
     >>> tie_warning(twice, twice).partition("), ")[2]
-    'with ties against it 50.0 and 50.0. Items repeat, or dimensions are too few.'
+    'with ties against it 50.0 and 50.0. Items have equal embeddings, or dimensions are too few.'
     """
     extremes: tuple[Ties, Ties] = ("optimistic", "pessimistic")
     best, worst = (
-        [100 * float(ranks.double().reciprocal().mean()) for ranks in two_way_ranks(x, y, ties=t)]
-        for t in extremes
+        [100 * float(r.double().reciprocal().mean()) for r in ranks]
+        for ranks in (two_way_ranks(x, y, groups=groups, ties=t) for t in extremes)
     )
     if max(b - w for b, w in zip(best, worst, strict=True)) <= 3:
         return None
@@ -147,7 +155,7 @@ def tie_warning(x: Array, y: Array, *, names: tuple[str, str] = ("x", "y")) -> s
     return (
         f"Many scores are equal: with ties in favour of the right candidate MRR is {best[0]:.1f} "
         f"({forth}) and {best[1]:.1f} ({back}), with ties against it {worst[0]:.1f} and "
-        f"{worst[1]:.1f}. Items repeat, or dimensions are too few."
+        f"{worst[1]:.1f}. Items have equal embeddings, or dimensions are too few."
     )
 
 

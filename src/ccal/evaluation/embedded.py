@@ -1,6 +1,8 @@
 """`EmbeddedPairs`: pairs after the model, embedded once for every measure, page and export."""
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -8,21 +10,23 @@ from torch import Tensor
 from ccal.errors import InputError
 from ccal.evaluation.classes import ClassReport, evaluate_classes, reachable_k
 from ccal.evaluation.protocol import Report, Ties, evaluate_embeddings
+from ccal.positives import Positives
 
 
 @dataclass(frozen=True)
 class EmbeddedPairs:
-    """n pairs of two modalities, with each item embedded once although several pairs share it.
+    """n pairs of two modalities, with each item embedded once although several pairs may share it.
 
     Attributes:
         names: of the two modalities.
         x: (a, k) embeddings of the items of the first modality.
         y: (b, k) those of the second.
         x_rows: (n,) the row of x of each pair.
-        y_rows: (n,) the row of y of each pair; it is 0, 1, ... unless x_rows is.
+        y_rows: (n,) the row of y of each pair.
         raw: x and y before the hub correction; None if there is none.
         labels: (n,) class of each pair, counted from 0; None without classes.
         classes: their names.
+        groups: (n,) integers, where each x of a group belongs to each y of it; None without groups.
 
     >>> rows = torch.arange(4)
     >>> pairs = EmbeddedPairs(("image", "text"), torch.eye(2), torch.eye(2)[[0, 0, 1, 1]],
@@ -39,31 +43,15 @@ class EmbeddedPairs:
     raw: tuple[Tensor, Tensor] | None = None
     labels: Tensor | None = None
     classes: tuple[str, ...] = ()
+    groups: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.x_rows)
 
-    @property
-    def shared(self) -> int | None:
-        """The modality (0 or 1) whose items several pairs share; None if every pair has its own."""
-        if len(self.x) < len(self):
-            return 0
-        return 1 if len(self.y) < len(self) else None
-
-    def shared_first(self) -> tuple[Tensor, Tensor, Tensor | None, tuple[str, str]]:
-        """Embeddings, groups and names as `two_way_ranks` takes them, the shared modality first."""
-        if self.shared == 1:
-            return self.y, self.x, self.y_rows, (self.names[1], self.names[0])
-        return self.x, self.y, None if self.shared is None else self.x_rows, self.names
-
-    def units(self) -> tuple[Tensor | None, Tensor | None]:
-        """What the queries x -> y, and y -> x, share: pairs of one item fail together.
-
-        None where every query stands for itself.
-        """
-        return (self.y_rows if self.shared == 1 else None), (
-            self.x_rows if self.shared == 0 else None
-        )
+    @cached_property
+    def positives(self) -> Positives:
+        """Which items belong together: those of a pair, and those of a group."""
+        return Positives(self.x_rows, self.y_rows, self.groups)
 
     def first_pairs(self, modality: int) -> Tensor:
         """The first pair of each item of modality 0 or 1: (a,) or (b,)."""
@@ -83,21 +71,29 @@ class EmbeddedPairs:
         x, y = self.raw or (self.x, self.y)
         return x[self.x_rows[rows]], y[self.y_rows[rows]]
 
+    def raw_items(self, at_most: int) -> tuple[Tensor, Tensor, Positives]:
+        """Raw x, raw y and which belong together; of many pairs the items of evenly spaced ones."""
+        x, y = self.raw or (self.x, self.y)
+        if len(self) <= at_most:
+            return x, y, self.positives
+        some = evenly_spaced(len(self), at_most)
+        keys = [rows[some].cpu().numpy() for rows in (self.x_rows, self.y_rows)]
+        groups = None if self.groups is None else self.groups[some].cpu().numpy()
+        positives, x_first, y_first = Positives.of_items(keys[0], keys[1], groups)
+        return x[keys[0][x_first]], y[keys[1][y_first]], positives
+
     def evaluate(
-        self, *, ties: Ties = "optimistic", bootstrap: int = 1000, seed: int = 0
+        self, *, ties: Ties = "pessimistic", bootstrap: int = 1000, seed: int = 0
     ) -> Report:
         """How well the two modalities find each other; see `evaluate_embeddings`.
 
-        A shared item is a query and a candidate once, and is found by any of its counterparts (the
-        VSE protocol).
+        Every item is a query and a candidate once, however many pairs it is in, and finds any of
+        its counterparts (the VSE protocol).
         """
-        x, y, groups, names = self.shared_first()
-        report = evaluate_embeddings(
-            x, y, groups=groups, names=names, ties=ties, bootstrap=bootstrap, seed=seed
+        options: dict[str, Any] = {"ties": ties, "bootstrap": bootstrap, "seed": seed}
+        return evaluate_embeddings(
+            self.x, self.y, groups=self.positives, names=self.names, **options
         )
-        if self.shared == 1:
-            return Report(report.y_to_x, report.x_to_y, report.ties, report.draws)
-        return report
 
     def class_queries(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The y of all pairs with their classes, and the x as items with theirs."""

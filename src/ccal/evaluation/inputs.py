@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ccal.errors import InputError
+from ccal.positives import Positives
 from ccal.ranks import unit_rows
 
 Array = Tensor | NDArray[Any]
@@ -52,20 +53,29 @@ def unit_pair(x: Array, y: Array, names: tuple[str, str] = ("x", "y")) -> tuple[
     return unit_rows(a.to(dtype), names[0]), unit_rows(b.to(dtype), names[1])
 
 
-def group_rows(groups: Array | None, x: Tensor, y: Tensor) -> Tensor:
-    """For each row of `y` the row of `x` it belongs to: (m,) int64; None means row by row.
+def positives_of(groups: Array | Positives | None, x: Tensor, y: Tensor) -> Positives:
+    """Which rows of `x` and `y` belong together.
 
-    >>> group_rows(None, torch.eye(2), torch.eye(2))
-    tensor([0, 1])
+    `groups` (m,) names the row of `x` that each row of `y` belongs to; None means row by row.
+
+    >>> positives_of(None, torch.eye(2), torch.eye(2)).links()
+    (tensor([0, 1]), tensor([0, 1]))
     """
     n, m = len(x), len(y)
+    if isinstance(groups, Positives):
+        if groups.shape != (n, m):
+            raise InputError(
+                f"groups are of {groups.shape[0]} rows of x and {groups.shape[1]} of y, but x has "
+                f"{n} and y has {m}."
+            )
+        return groups
     if groups is None:
         if n != m:
             raise InputError(
                 f"x has {n} rows and y has {m}: without groups they must be pairs. Pass groups, "
                 "the row of x that each row of y belongs to."
             )
-        return torch.arange(n, device=x.device)
+        return Positives.one_to_one(n)
     rows = _integers(groups, m, "groups", "y").to(x.device)
     low, high = int(rows.min()), int(rows.max())
     if low < 0 or high >= n:
@@ -78,7 +88,7 @@ def group_rows(groups: Array | None, x: Tensor, y: Tensor) -> Tensor:
             f"{len(alone)} of {n} rows of x have no row of y (the first is row {int(alone[0])}); "
             "leave them out, or add their counterparts to y and groups."
         )
-    return rows
+    return Positives(rows, torch.arange(m, device=rows.device))
 
 
 def labels(values: Array, view: Tensor, name: str, of: str) -> Tensor:

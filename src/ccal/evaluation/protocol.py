@@ -3,14 +3,14 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-import numpy as np
 from torch import Tensor
 
 from ccal.bounds import Options, Whole, check
 from ccal.columns import align
 from ccal.errors import InputError
-from ccal.evaluation.inputs import Array, group_rows, unit_pair
+from ccal.evaluation.inputs import Array, positives_of, unit_pair
 from ccal.evaluation.measures import LABELS, MEANINGS, Measures, bootstrap_intervals
+from ccal.positives import Positives
 from ccal.ranks import BLOCK, unit_ranks
 
 Ties = Literal["optimistic", "pessimistic"]
@@ -25,15 +25,16 @@ def two_way_ranks(
     x: Array,
     y: Array,
     *,
-    groups: Array | None = None,
+    groups: Array | Positives | None = None,
     ties: Ties = "optimistic",
     block: tuple[int, int] = BLOCK,
 ) -> tuple[Tensor, Tensor]:
     """Ranks x -> y (n,) and y -> x (m,), int64, by cosine; 1 is best.
 
     `x` is (n, k) and `y` (m, k); `groups` (m,) names the row of x that each row of y belongs to
-    (None: row i to row i), as with five captions an image. A row of x is ranked by the best of its
-    rows of y, with the others left out; a row of y by its one row of x (the VSE protocol).
+    (None: row i to row i), as with five captions an image; `Positives` join rows of x and y in any
+    way. A query is ranked by the best of its right candidates, with the others left out (the VSE
+    protocol).
 
     A rank is 1 + the number of wrong candidates that score better. Scores closer than 8 units of
     rounding (1e-6 in float32, 2e-15 in float64; more if k is above 64, see `ccal.ranks.rounding`)
@@ -45,12 +46,19 @@ def two_way_ranks(
     >>> two_way_ranks(x, x.repeat(2, 1), groups=torch.tensor([0, 1, 2, 1, 2, 0]))
     (tensor([1, 1, 1]), tensor([1, 1, 1, 2, 2, 2]))
     """
-    check("ties", ties, Options("optimistic", "pessimistic"))
     if min(block) < 1:
         raise InputError(f"block must be at least (1, 1), got {block}.")
-    queries, candidates = unit_pair(x, y)
-    rows = group_rows(groups, queries, candidates)
-    return unit_ranks(queries, candidates, rows, pessimistic=ties == "pessimistic", block=block)
+    return _ranks(x, y, groups, ties, block)[0]
+
+
+def _ranks(
+    x: Array, y: Array, groups: Array | Positives | None, ties: Ties, block: tuple[int, int]
+) -> tuple[tuple[Tensor, Tensor], Positives]:
+    check("ties", ties, Options("optimistic", "pessimistic"))
+    a, b = unit_pair(x, y)
+    positives = positives_of(groups, a, b)
+    ranks = unit_ranks(a, b, positives, pessimistic=ties == "pessimistic", block=block)
+    return ranks, positives
 
 
 @dataclass(frozen=True)
@@ -117,7 +125,7 @@ def evaluate_embeddings(
     x: Array,
     y: Array,
     *,
-    groups: Array | None = None,
+    groups: Array | Positives | None = None,
     ties: Ties = "optimistic",
     bootstrap: int = 1000,
     seed: int = 0,
@@ -127,8 +135,8 @@ def evaluate_embeddings(
 
     `groups` and `ties` are those of `two_way_ranks`: with five captions an image, x is the images,
     y the captions, and groups the image of each caption. Intervals come from `bootstrap` draws of
-    rows of x together with their rows of y (0: no intervals); the same `seed` gives the same ones.
-    `names` of the two modalities appear in the report.
+    queries, those that share a counterpart together (0: no intervals); the same `seed` gives the
+    same ones. `names` of the two modalities appear in the report.
 
     >>> import torch
     >>> x = torch.eye(20)
@@ -148,11 +156,11 @@ def evaluate_embeddings(
     Equal scores count in favour of the right candidate (optimistic ties).
     """
     check("bootstrap", bootstrap, Options(0), Whole(at_least=2))
-    both = [ranks.cpu() for ranks in two_way_ranks(x, y, groups=groups, ties=ties)]
+    ranks, positives = _ranks(x, y, groups, ties, BLOCK)
+    both = [way.cpu() for way in ranks]
     intervals: list[tuple[Measures | None, Measures | None]] = [(None, None), (None, None)]
     if bootstrap:
-        n, m = (len(ranks) for ranks in both)
-        units = [np.arange(n), np.arange(m) if groups is None else _numbers(groups)]
+        units = positives.units()
         sampled = [(ranks.numpy(), unit) for ranks, unit in zip(both, units, strict=True)]
         intervals = [*bootstrap_intervals(sampled, draws=bootstrap, seed=seed)]
     titles = f"{names[0]} -> {names[1]}", f"{names[1]} -> {names[0]}"
@@ -161,10 +169,6 @@ def evaluate_embeddings(
         for title, ranks, others, ends in zip(titles, both, both[::-1], intervals, strict=True)
     )
     return Report(x_to_y, y_to_x, ties, bootstrap)
-
-
-def _numbers(groups: Array) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    return np.asarray(groups.cpu() if isinstance(groups, Tensor) else groups).astype(np.int64)
 
 
 def _cells(direction: Direction) -> list[str]:

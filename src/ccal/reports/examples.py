@@ -11,7 +11,9 @@ from torch import Tensor
 from ccal.bounds import Whole, check_all
 from ccal.errors import InputError
 from ccal.evaluation import ClassReport, Ties, class_means, two_way_ranks
-from ccal.evaluation.inputs import Array, group_rows, unit_pair
+from ccal.evaluation.inputs import Array, positives_of, unit_pair
+from ccal.positives import Positives
+from ccal.ranks import best_scores
 
 Item = str | Path
 """How a thing is shown: a text, or the path of an image file."""
@@ -67,7 +69,7 @@ def pick_examples(
     *,
     x_items: Items | None = None,
     y_items: Items | None = None,
-    groups: Array | None = None,
+    groups: Array | Positives | None = None,
     ties: Ties = "optimistic",
     names: tuple[str, str] = ("x", "y"),
     each: int = 2,
@@ -86,7 +88,7 @@ def pick_examples(
     [('image -> text', 'best', 'row 0', 'a dog'), ('image -> text', 'typical', 'row 1', 'a cat')]
     """
     a, b = unit_pair(x, y)
-    rows = group_rows(groups, a, b)
+    positives = positives_of(groups, a, b).to(a.device)
     check_all({"each": Whole(at_least=1), "k": Whole(at_least=1)}, {"each": each, "k": k})
     for items, view, name in ((x_items, a, "x"), (y_items, b, "y")):
         if items is not None and len(items) != len(view):
@@ -94,20 +96,23 @@ def pick_examples(
                 f"{name}_items must have one entry for each of the {len(view)} rows of {name}, "
                 f"got {len(items)}."
             )
-    x_ranks, y_ranks = two_way_ranks(a, b, groups=rows, ties=ties)
-    scores = (a[rows] * b).sum(1)
-    best = scores.new_full((len(a),), -2.0).scatter_reduce(0, rows, scores, "amax")
-    one = _View(a, torch.arange(len(a), device=rows.device), names[0], x_items)
-    other = _View(b, rows, names[1], y_items)
+    x_ranks, y_ranks = two_way_ranks(a, b, groups=positives, ties=ties)
+    x_scores, y_scores = best_scores(a, b, positives)
+    one, other = _View(a, names[0], x_items), _View(b, names[1], y_items)
     # The counterpart comes first or last among equal scores, as it does in the ranks.
-    tolerance = 8 * torch.finfo(scores.dtype).eps * (1 if ties == "optimistic" else -1)
-    tasks = (one, other, x_ranks, best), (other, one, y_ranks, scores)
+    tolerance = 8 * torch.finfo(a.dtype).eps * (1 if ties == "optimistic" else -1)
+    tasks = (
+        (one, other, positives.of_x, x_ranks, x_scores),
+        (other, one, positives.of_y, y_ranks, y_scores),
+    )
     examples = []
-    for queries, candidates, ranks, own_scores in tasks:
+    for queries, candidates, right_rows, ranks, own_scores in tasks:
         by_score = own_scores.sort(descending=True, stable=True).indices
         order = by_score[ranks[by_score].sort(stable=True).indices].tolist()
         for kind, row in _choose(order, each):
-            found = _search(queries, row, candidates, kind, k, tolerance=tolerance)
+            right = torch.zeros(len(candidates.rows), dtype=torch.bool, device=a.device)
+            right[right_rows(row)] = True
+            found = _search(queries, row, candidates, right, kind, k, tolerance=tolerance)
             rank = int(ranks[row])
             counterpart = replace(found.counterpart, rank=rank)
             examples.append(replace(found, rank=rank, counterpart=counterpart))
@@ -145,12 +150,13 @@ def pick_classes(
         raise InputError(
             f"The labels must be 0 to {len(report.names) - 1}, one for each class of the report."
         )
-    one = _View(y, classes.to(x.device), "class", report.names)
-    other = _View(x, torch.as_tensor(item_labels).to(x.device), name, shows)
+    one, other = _View(y, "class", report.names), _View(x, name, shows)
+    own = torch.as_tensor(item_labels).to(x.device)
+    classes_of_items = [report.names[label] for label in own.tolist()]
     order = report.precision.argsort(descending=True, stable=True).tolist()
     return [
         replace(
-            _search(one, row, other, kind, k, classes=report.names),
+            _search(one, row, other, own == row, kind, k, classes=classes_of_items),
             note=f"{report.precision[row]:.0f}% of its first {report.k}",
         )
         for kind, row in _choose(order, each)
@@ -159,10 +165,9 @@ def pick_classes(
 
 @dataclass(frozen=True)
 class _View:
-    """Unit rows (n, d) of one modality; rows of both modalities with the same label (n,) match."""
+    """Unit rows (n, d) of one modality, and what they show."""
 
     rows: Tensor
-    labels: Tensor
     name: str
     items: Items | None
 
@@ -176,20 +181,23 @@ def _search(
     queries: _View,
     query: int,
     candidates: _View,
+    right: Tensor,
     kind: Kind,
     k: int,
     *,
     tolerance: float = 0.0,
     classes: Sequence[str] = (),
 ) -> Example:
-    """A row of `queries` with its first `k` hits; with `classes`, each hit names its own."""
+    """A row of `queries` with its first `k` hits; `right` (n,) marks its counterparts.
+
+    With the `classes` (n,) of the candidates, each hit names its own.
+    """
     scores = candidates.rows @ queries.rows[query]
-    right = candidates.labels == queries.labels[query]
     order = (scores + tolerance * right).sort(descending=True, stable=True).indices
 
     def hit(position: int) -> Hit:
         row = int(order[position])
-        own = classes[int(candidates.labels[row])] if classes else ""
+        own = classes[row] if classes else ""
         item = candidates.show(row, own or f"row {row}")
         note = "" if item == own else own
         return Hit(item, position + 1, float(scores[row]), bool(right[row]), note)

@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from ccal.bounds import Options, Whole, check
 from ccal.data import Data, Source
 from ccal.errors import InputError
 from ccal.evaluation import ClassReport, CorrelationStructure, Report
 from ccal.files import alone_in, write_atomically
+from ccal.numbering import Integers
 from ccal.runs.evaluation import Evaluation, Note, measure
 from ccal.runs.folder import Run, differences, fingerprints, hashes, only_planned
 from ccal.runs.pages import optional_page
@@ -88,7 +87,7 @@ class _Collected:
     classes: dict[str, list[ClassReport]] = field(default_factory=dict)
     structures: dict[str, CorrelationStructure] = field(default_factory=dict)
     warnings: dict[str, None] = field(default_factory=dict)
-    units: tuple[Tensor | None, Tensor | None] = (None, None)
+    units: tuple[Integers, Integers] | None = None
 
     def add(self, method: str, one: Evaluation) -> None:
         self.reports.setdefault(method, []).append(one.report)
@@ -97,7 +96,7 @@ class _Collected:
         if one.structure is not None:
             self.structures.setdefault(method, one.structure)
         self.warnings |= dict.fromkeys(f"{method}: {text}" for text in one.warnings)
-        self.units = one.embedded.units()
+        self.units = one.embedded.positives.units()
 
     def table(self, **more: Any) -> Comparison:
         warnings = tuple(self.warnings)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
 
 from ccal.bounds import Options, Whole, check
@@ -25,9 +26,10 @@ from ccal.evaluation import (
     evenly_spaced,
     tie_warning,
 )
-from ccal.evaluation.inputs import Array, group_rows, unit_pair
+from ccal.evaluation.inputs import Array, positives_of, unit_pair
 from ccal.files import write_atomically
 from ccal.model import DualEncoder
+from ccal.positives import Positives
 from ccal.runs.folder import Run
 from ccal.training import PairFeatures, embed, embed_pairs
 
@@ -80,8 +82,8 @@ class Evaluation:
 
     def export_trec(self, folder: str | os.PathLike[str], *, k: int = 100) -> list[Path]:
         """Write rankings and judgements for trec_eval and its kin; returns the paths."""
-        x, y, groups, names = self.embedded.shared_first()
-        return export_trec(folder, x, y, groups=groups, k=k, names=names)
+        pairs = self.embedded
+        return export_trec(folder, pairs.x, pairs.y, groups=pairs.positives, k=k, names=pairs.names)
 
 
 def measure(
@@ -90,22 +92,23 @@ def measure(
     part: str,
     *,
     train: Pairs | PairFeatures | None = None,
-    ties: Ties = "optimistic",
+    ties: Ties = "pessimistic",
     bootstrap: int = 1000,
 ) -> Evaluation:
     """Embed pairs once, and measure all that can be said about them.
 
     With training pairs, or their features if there are any by now, canonical correlations are
-    measured, too. Where embeddings have collapsed, ties count against the right candidate: in its
-    favour they would look perfect.
+    measured, too. Where embeddings have collapsed, ties count against the right candidate in any
+    case: in its favour they would look perfect.
     """
     embedded = embed_pairs(model, pairs)
     x, y = embedded.raw_pairs(_ROWS)
     problem = collapse_warning(x, y, names=model.modalities)
     if problem:
         ties = "pessimistic"
-    elif ties == "optimistic" and embedded.shared is None:
-        problem = tie_warning(x, y, names=model.modalities)
+    else:
+        some_x, some_y, positives = embedded.raw_items(_ROWS)
+        problem = tie_warning(some_x, some_y, groups=positives, names=model.modalities)
     structure = None
     if train is not None and len(train) > x.shape[1] + 1 and len(pairs) > 1:
         if isinstance(train, Pairs):
@@ -129,7 +132,7 @@ def evaluate(
     *,
     split: Part | None = None,
     classes: str | None = None,
-    ties: Ties = "optimistic",
+    ties: Ties = "pessimistic",
     bootstrap: int = 1000,
     force: bool = False,
     report: str | os.PathLike[str] | None = None,
@@ -143,7 +146,7 @@ def evaluate(
         split: which of the pairs: "test" (the default for the run's own pairs), "valid", "train" or
             "all" (the default for others, which have parts only with a `split_column`).
         classes: column of classes in the run's own table, if it was trained without labels.
-        ties: equal scores count for the right candidate ("optimistic") or against it.
+        ties: equal scores count against the right candidate, or for it ("optimistic").
         bootstrap: draws for the 95% intervals; 0 for none.
         force: accept data that have changed since the run was trained.
         report: an HTML file to write with plots and examples (needs ccal[plots]).
@@ -224,7 +227,7 @@ def export_trec(
     x: Array,
     y: Array,
     *,
-    groups: Array | None = None,
+    groups: Array | Positives | None = None,
     k: int = 100,
     x_ids: Sequence[str] | None = None,
     y_ids: Sequence[str] | None = None,
@@ -249,7 +252,7 @@ def export_trec(
     x1 Q0 y1 1 1 ccal
     """
     a, b = unit_pair(x, y)
-    rows = group_rows(groups, a, b).tolist()
+    links = torch.stack(positives_of(groups, a, b).links(), 1).unique(dim=0).tolist()
     check("k", k, Whole(at_least=1))
     ids_a = _identifiers(x_ids, len(a), names[0], "x_ids")
     ids_b = _identifiers(y_ids, len(b), names[1], "y_ids")
@@ -257,12 +260,13 @@ def export_trec(
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     forth, back = f"{names[0]}-to-{names[1]}", f"{names[1]}-to-{names[0]}"
-    pairs = sorted((row, column) for column, row in enumerate(rows))
     files: dict[Path, Iterable[str]] = {
         target / f"{forth}.run": _run(a, b, ids_a, ids_b, k, tag),
-        target / f"{forth}.qrels": (f"{ids_a[i]} 0 {ids_b[j]} 1\n" for i, j in pairs),
+        target / f"{forth}.qrels": (f"{ids_a[i]} 0 {ids_b[j]} 1\n" for i, j in links),
         target / f"{back}.run": _run(b, a, ids_b, ids_a, k, tag),
-        target / f"{back}.qrels": (f"{ids_b[j]} 0 {ids_a[i]} 1\n" for j, i in enumerate(rows)),
+        target / f"{back}.qrels": (
+            f"{ids_b[j]} 0 {ids_a[i]} 1\n" for i, j in sorted(links, key=lambda link: link[1])
+        ),
     }
     for path, lines in files.items():
         write_atomically(path, "".join(lines).encode())

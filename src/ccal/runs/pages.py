@@ -84,16 +84,14 @@ def _examples(evaluation: Evaluation) -> list[Example]:
         queries = embedded.class_queries()
         examples += pick_classes(evaluation.classes, *queries, shows=items[0], name=pairs.names[0])
     if any(pairs.column(name).is_text for name in pairs.names):
-        x, y, groups, names = embedded.shared_first()
-        x_items, y_items = items if names == pairs.names else items[::-1]
         examples += pick_examples(
-            x,
-            y,
-            x_items=x_items,
-            y_items=y_items,
-            groups=groups,
+            embedded.x,
+            embedded.y,
+            x_items=items[0],
+            y_items=items[1],
+            groups=embedded.positives,
             ties=evaluation.report.ties,
-            names=names,
+            names=embedded.names,
         )
     return examples
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from ccal.errors import InputError
 from ccal.evaluation import ClassReport, Direction, Report, Ties
 from ccal.evaluation.significance import half_interval, holm, randomisation_test
+from ccal.numbering import Integers
 
 _DRAWS, _LEVEL = 10_000, 0.05
 _WORDS = {"method", "direction", "better than", "measure", "against"}
@@ -100,12 +101,12 @@ class Comparison:
         reports: Mapping[str, Sequence[Report]],
         classes: Mapping[str, Sequence[ClassReport]] | None = None,
         *,
-        units: tuple[Tensor | None, Tensor | None] = (None, None),
+        units: tuple[Integers, Integers] | None = None,
         **more: Any,
     ) -> Comparison:
         """A table of one report a seed for each method, and with labels one class report, too.
 
-        `units` are those of `EmbeddedPairs.units`: the queries of a unit fail together.
+        `units` are those of `Positives.units`: the queries of a unit fail together.
         """
         classes = classes or {}
         first = next(iter(reports.values()))[0]
@@ -117,7 +118,7 @@ class Comparison:
                 method: _mean([100 / _way(seed, way).ranks.double() for seed in seeds])
                 for method, seeds in reports.items()
             }
-            tests += _tests("MRR", name, scores, units[way], ties)
+            tests += _tests("MRR", name, scores, units and units[way], ties)
         if classes:
             k = next(iter(classes.values()))[0].k
             precisions = {m: _mean([c.precision for c in seeds]) for m, seeds in classes.items()}
@@ -276,7 +277,7 @@ def _tests(
     measure: str,
     direction: str,
     scores: Mapping[str, Tensor],
-    units: Tensor | None,
+    units: Integers | None,
     ties: Mapping[str, set[Ties]],
 ) -> list[PairedTest]:
     """Every pair of methods by their scores, one a query, if both have the same rule for ties."""

@@ -21,7 +21,6 @@ from ccal.training import Settings, distributed_from_environment
 from ccal.training import train as train_model
 from ccal.training.hardware import keep_freed_memory
 from ccal.training.parallel import from_rank_0
-from ccal.training.scoring import shared_view
 
 
 def train(
@@ -102,8 +101,6 @@ def finish(
     keep_freed_memory()
     part = "test" if len(data.split.test) else "valid"
     held_out = data.part(part)
-    # A fault in the groups must show before hours of training, not after them.
-    shared_view(held_out)
     settings = run.settings if part == "test" else run.settings.changed(train_on_all=False)
     trained = train_model(
         settings,

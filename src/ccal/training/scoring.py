@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ccal.data import Pairs, Rows
@@ -18,6 +17,7 @@ from ccal.evaluation import (
     reachable_k,
 )
 from ccal.model import DualEncoder
+from ccal.positives import Positives
 from ccal.ranks import counterpart_ranks
 from ccal.training.batches import Features, PairFeatures, RowNumbers
 
@@ -26,14 +26,15 @@ def evaluate(
     model: DualEncoder,
     pairs: Pairs,
     *,
-    ties: Ties = "optimistic",
+    ties: Ties = "pessimistic",
     bootstrap: int = 1000,
     seed: int = 0,
 ) -> Report:
     """How well the two modalities of `pairs` find each other, in both directions.
 
-    Pairs of one group share an item, such as the picture of five captions: that item is a query and
-    a candidate once, and is found by any of its counterparts (the VSE protocol).
+    Every item is a query and a candidate once, such as the picture of five captions. The right
+    answers to a query are the items that it is paired with and all items of its group (the VSE
+    protocol). Equal scores count against the right answer, as in validation.
 
     >>> from ccal.encoders import LinearTower
     >>> same = LinearTower(4, 4)
@@ -60,13 +61,12 @@ def embed_pairs(
         )
     if len(pairs) == 0:
         raise InputError("There are no pairs to evaluate.")
-    shared, groups, first = shared_view(pairs)
-    rows = [torch.arange(len(pairs))] * 2
-    columns = [pairs.column(name) for name in pairs.names]
-    if shared is not None and groups is not None:
-        rows[shared], columns[shared] = groups, columns[shared].select(first)
+    x_items, y_items = map(pairs.items, pairs.names)
+    positives, *firsts = Positives.of_items(x_items, y_items, pairs.group)
     raw, final = [], []
-    for name, items in zip(pairs.names, columns, strict=True):
+    for name, first in zip(pairs.names, firsts, strict=True):
+        items = pairs.column(name)
+        items = items if len(first) == len(pairs) else items.select(first)
         if candidates is not None and name == pairs.names[0]:
             raw.append(candidates(items))
             final.append(raw[-1])
@@ -74,9 +74,16 @@ def embed_pairs(
             raw.append(model.encode(name, items, corrected=False))
             final.append(model.correct(name, raw[-1]))
     labels, classes = (None, []) if pairs.label is None else labels_of(pairs)
-    (x, y), (x_rows, y_rows) = final, rows
     return EmbeddedPairs(
-        pairs.names, x, y, x_rows, y_rows, (raw[0], raw[1]), labels, tuple(classes)
+        pairs.names,
+        final[0],
+        final[1],
+        positives.x_rows,
+        positives.y_rows,
+        raw=(raw[0], raw[1]),
+        labels=labels,
+        classes=tuple(classes),
+        groups=positives.groups,
     )
 
 
@@ -86,34 +93,6 @@ def labels_of(pairs: Pairs) -> tuple[Tensor, list[str]]:
         raise InputError("The pairs have no labels, so there are no classes to find; pass label=.")
     names, numbers = np.unique(pairs.label, return_inverse=True)
     return torch.from_numpy(numbers), [str(name) for name in names]
-
-
-def shared_view(pairs: Pairs) -> tuple[int | None, Tensor | None, NDArray[np.int64]]:
-    """Which view (0 or 1) the pairs of a group share, the group of each pair, the first of each."""
-    groups = np.arange(len(pairs)) if pairs.group is None else pairs.group
-    _, first, group = np.unique(groups, return_index=True, return_inverse=True)
-    if len(first) == len(pairs):
-        return None, None, np.arange(len(pairs))
-    for view, name in enumerate(pairs.names):
-        if _constant_in_groups(pairs.column(name), first[group]):
-            return view, torch.from_numpy(group), first
-    raise InputError(
-        f"Pairs of one group must share their {pairs.names[0]} or their {pairs.names[1]}, "
-        "but in some group both differ."
-    )
-
-
-def _constant_in_groups(rows: Rows, first: NDArray[np.int64]) -> bool:
-    """Whether each row equals the first of its group."""
-    for start in range(0, len(rows), 1024):
-        part = slice(start, start + 1024)
-        if rows.is_text:
-            same = rows[part] == rows[first[part]]
-        else:
-            same = np.array_equal(rows[part], rows[first[part]])
-        if not same:
-            return False
-    return True
 
 
 def embed(
