@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +20,13 @@ def loaded(code: str) -> set[str]:
 def test_the_package_alone_loads_no_torch() -> None:
     modules = loaded("import ccal")
     assert not {"torch", "numpy"} & modules
+
+
+def test_the_package_is_enough_for_those_that_the_readme_names() -> None:
+    named = re.findall(r"`ccal\.(\w+)`", (Path(__file__).parents[1] / "README.md").read_text())
+    rooms = ["encoders", "losses", "training", "retrieval", "reports", "serve"]
+    modules = loaded("import ccal; " + "; ".join(f"ccal.{name}" for name in [*named, *rooms]))
+    assert {"ccal.data", "ccal.features", "ccal.runs", "ccal.serve"} <= modules
 
 
 @pytest.mark.parametrize("module", ["ccal.model", "ccal.bundled", "ccal.retrieval"])

@@ -9,6 +9,7 @@ from ccal import music as music
 from ccal import reports as reports
 from ccal import retrieval as retrieval
 from ccal import runs as runs
+from ccal import serve as serve
 from ccal import training as training
 from ccal.bundled import pretrained as pretrained
 from ccal.cca import CCA as CCA

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,25 @@ def test_one_table_and_a_run_for_each(files: Path) -> None:
     assert "p (Holm)" in page
     assert Path("out/plots/comparison.png").is_file()
     assert Path("out/refined-1/model/config.json").is_file()
+
+
+def test_without_matplotlib_no_page_is_promised(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = [*SMALL[:-1], "--methods", "linear", "--seeds", "0"]
+    with monkeypatch.context() as without:
+        for name in [name for name in sys.modules if name.startswith("matplotlib")]:
+            without.delitem(sys.modules, name)
+        without.setitem(sys.modules, "matplotlib", None)
+        outcome = invoke("compare", *options)
+    assert outcome.code == 0, outcome
+    assert "no page was written. Plotting needs the package matplotlib" in outcome.err
+    assert "pip install 'ccal[plots]'" in outcome.err
+    assert outcome.err.splitlines()[-1] == "Wrote out."
+    assert not Path("out/comparison.html").exists()
+    outcome = invoke("compare", *options)
+    assert outcome.err.splitlines()[-1] == "Wrote out. Look at out/comparison.html"
+    assert Path("out/comparison.html").is_file()
 
 
 def test_every_method_has_its_run(files: Path) -> None:

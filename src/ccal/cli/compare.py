@@ -74,7 +74,10 @@ def command(
         note(f"warning: {text}")
     if not quiet:
         folder = table_of_methods.folder
-        look = "" if no_report else f" Look at {folder}/comparison.html"
+        assert folder is not None
+        page = folder / "comparison.html"
+        # Without matplotlib there is none.
+        look = f" Look at {page}" if not no_report and page.is_file() else ""
         note(f"Wrote {folder}.{look}")
 
 
