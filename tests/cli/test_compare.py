@@ -25,7 +25,9 @@ def test_one_table_and_a_run_for_each(files: Path) -> None:
         "method",
         "direction",
         "MRR",
-        "±queries",
+        "95%",
+        "interval",
+        "seeds",
         "R@1",
         "R@5",
         "R@10",
@@ -33,8 +35,11 @@ def test_one_table_and_a_run_for_each(files: Path) -> None:
         "better",
         "than",
     ]
-    assert len([line for line in lines if "image -> text" in line]) == 2
-    assert "±" in lines[1]
+    assert len([line for line in lines[:5] if "image -> text" in line]) == 2
+    assert ".." in lines[1]
+    assert "too few for an interval" in outcome.out
+    assert "image -> text: 24 queries, 24 candidates." in outcome.out
+    assert len(outcome.out.split("Difference in MRR to the best method")[1].splitlines()) == 4
     content = json.loads(Path("out/comparison.json").read_text())
     rows = content["rows"]
     assert len(content["data_sha256"]) == 64
@@ -49,6 +54,7 @@ def test_one_table_and_a_run_for_each(files: Path) -> None:
     page = Path("out/comparison.html").read_text()
     assert "refined" in page
     assert "p (Holm)" in page
+    assert "Difference in MRR to the best method, with its 95% interval" in page
     assert Path("out/plots/comparison.png").is_file()
     assert Path("out/refined-1/model/config.json").is_file()
 

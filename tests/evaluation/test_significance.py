@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from ccal.errors import InputError
-from ccal.evaluation.significance import half_interval, holm, randomisation_test
+from ccal.evaluation.significance import half_interval, holm, query_intervals, randomisation_test
 
 
 def test_half_intervals_are_those_of_students_t() -> None:
@@ -54,6 +54,20 @@ def test_units_flip_together() -> None:
     once, again = found[:5], np.repeat(found[:5], 4, axis=0)
     same = randomisation_test(again, np.repeat(np.arange(5), 4))
     assert same == pytest.approx(randomisation_test(once))
+
+
+def test_query_intervals_are_those_of_the_bootstrap() -> None:
+    scores = np.random.default_rng(3).normal(size=(200, 2))
+    for column, low, high in zip(scores.T, *query_intervals(scores, draws=4000), strict=True):
+        found = stats.bootstrap((column,), np.mean, n_resamples=4000, method="percentile", rng=0)
+        assert [low, high] == pytest.approx(list(found.confidence_interval), abs=0.01)
+    # Copies of a query are no new evidence, and a unit of two queries counts twice.
+    again = query_intervals(np.repeat(scores, 4, axis=0), np.repeat(np.arange(200), 4))
+    assert np.allclose(again, query_intervals(scores))
+    low, high = query_intervals([[0.0], [0.0], [3.0]], [0, 0, 1])
+    assert (low[0], high[0]) == (0, 3)
+    with pytest.raises(InputError, match=r"scores must be a finite matrix"):
+        query_intervals([1.0, 2.0])
 
 
 def test_p_values_hold_their_level() -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ccal.errors import InputError
 from ccal.evaluation import ClassReport, Report, evaluate_classes, evaluate_embeddings
-from ccal.evaluation.significance import half_interval
+from ccal.evaluation.significance import half_interval, query_intervals
 from ccal.runs import Comparison
 
 NOISE = torch.Generator().manual_seed(0)
@@ -34,18 +34,47 @@ def reports(noise: float, seeds: int = 2, bootstrap: int = 50) -> list[Report]:
 
 
 def test_intervals_over_seeds_and_over_queries() -> None:
-    one, two = reports(1.0)
-    seeds, _ = Comparison.of({"a": [one, two]}).rows
-    scores = [one.x_to_y.measures.mrr, two.x_to_y.measures.mrr]
-    assert (seeds.seeds, seeds.interval, seeds.half) == (2, "seeds", half_interval(scores))
-    halves = [(r.x_to_y.high.mrr - r.x_to_y.low.mrr) / 2 for r in (one, two)]  # type: ignore[union-attr]
-    assert seeds.queries == pytest.approx(sum(halves) / 2)
-    assert seeds.mrr == pytest.approx(sum(scores) / 2)
-    for several in ([one], [one, one]):
-        row, _ = Comparison.of({"a": several}).rows
-        assert (row.interval, row.half) == ("bootstrap", halves[0])
-    (bare,) = reports(0.0, seeds=1, bootstrap=0)
-    assert Comparison.of({"a": [bare]}).rows[0].half is None
+    three = reports(1.0, seeds=3)
+    row, _ = Comparison.of({"a": three}).rows
+    scores = [report.x_to_y.measures.mrr for report in three]
+    assert (row.seeds, row.interval, row.half) == (3, "seeds", half_interval(scores))
+    assert row.mrr_by_seed == tuple(scores)
+    # Other queries, not other seeds: the interval of the scores that are means over seeds.
+    by_query = torch.stack([100 / report.x_to_y.ranks.double() for report in three]).mean(0)
+    low, high = query_intervals(by_query[:, None])
+    assert (row.low, row.high) == (low[0], high[0])
+    assert row.low < row.mrr < row.high
+    assert (row.query_count, row.candidates, row.ties) == (60, 60, "optimistic")
+    # One seed, two, and seeds that agree say nothing about other seeds.
+    for few in (three[:1], three[:2], three[:1] * 3):
+        row, _ = Comparison.of({"a": few}).rows
+        assert (row.interval, row.half) == ("bootstrap", (row.high - row.low) / 2)
+
+
+def test_the_spread_of_seeds_is_said_as_what_it_is() -> None:
+    one, two, three = (str(Comparison.of({"a": reports(1.0, seeds=n)})) for n in (1, 2, 3))
+    assert "seeds" not in one
+    assert re.search(r"\] +\d+\.\d\.\.\d+\.\d  ", two)
+    assert "seeds: the lowest and highest of 2 seeds, too few for an interval." in two
+    assert re.search(r"\] +sd \d+\.\d  ", three)
+    assert "seeds, sd: standard deviation of 3 seeds." in three
+    assert all("±" not in text and "95% interval: of the MRR" in text for text in (one, two, three))
+
+
+def test_differences_to_the_best_have_paired_intervals() -> None:
+    methods = {"poor": reports(1.0), "good": reports(0.3), "other": reports(0.6)}
+    table = Comparison.of(methods)
+    for test in table.tests:
+        assert test.low < test.difference < test.high
+        back = test.seen_from(test.other)
+        assert (back.one, back.low, back.high) == (test.other, -test.high, -test.low)
+        assert back.seen_from(test.one) == test
+    text = str(table).split("Difference in MRR to the best method")[1]
+    lines = [line.split() for line in text.splitlines()[2:]]
+    assert [line[4:6] for line in lines] == [["poor", "good"], ["other", "good"]] * 2
+    poor = table.tests[0]
+    assert (poor.one, poor.other) == ("poor", "good")
+    assert lines[0][6:9] == [f"{poor.difference:+.1f}", f"[{poor.low:+.1f},", f"{poor.high:+.1f}]"]
 
 
 def test_the_clearly_better_method_is_named() -> None:
@@ -82,7 +111,8 @@ def test_classes_have_their_average_precision() -> None:
     assert forth.ap is None
     values = [report.ap for report in classes["b"]]
     assert back.ap == pytest.approx(sum(values) / 2)
-    assert back.ap_half == (half_interval(values) if values[0] != values[1] else None)
+    assert back.ap_by_seed == tuple(values)
+    assert back.ap_half is None  # two seeds are too few
     tests = [test for test in table.tests if test.measure == "AP@20"]
     assert [(test.direction, test.one) for test in tests] == [("text -> image", "a")]
     assert tests[0].difference == pytest.approx(table.rows[1].ap - back.ap)  # type: ignore[operator]
@@ -113,14 +143,15 @@ class Tables(HTMLParser):
 
 def test_every_form_shows_the_same_cells() -> None:
     about = {"data_sha256": "a", "split_sha256": "b"}
-    methods = {"a|b <i>": reports(0.3), "plain": reports(1.0)}
+    methods = {"a|b <i>": reports(0.3), "plain": reports(1.0), "third": reports(0.6)}
     table = Comparison.of(methods, warnings=("plain: odd",), about=about)
-    cells, tests = Tables(table.to_html()).tables
+    cells, to_best, tests = Tables(table.to_html()).tables
     assert cells[1][0] == "a|b <i>"
     assert cells[0] == [cell.strip() for cell in cells[0]]
-    assert [row[0] for row in tests[1:]] == ["MRR", "MRR"]
+    assert [row[0] for row in tests[1:]] == ["MRR"] * 6
+    assert [row[2:4] for row in to_best[1:]] == [["plain", "a|b <i>"], ["third", "a|b <i>"]] * 2
     markdown = table.to_markdown()
-    for row in (*cells, *tests):
+    for row in (*cells, *to_best, *tests):
         words = [cell.strip().replace("|", "\\|").replace("→", "->") for cell in row]
         line = "| " + " | ".join(words) + " |"
         assert line in markdown.splitlines()
@@ -130,8 +161,10 @@ def test_every_form_shows_the_same_cells() -> None:
     lines = list(csv.DictReader(table.to_csv().splitlines()))
     assert [float(line["mrr"]) for line in lines] == [row.mrr for row in table.rows]
     assert lines[0]["split_sha256"] == "b"
-    assert "Means of 2 seeds" in str(table)
-    assert "Means of 2 seeds" in markdown
+    assert "means over seeds" in str(table)
+    assert "means over seeds" in markdown
+    assert lines[0]["mrr_by_seed"] == " ".join(map(str, table.rows[0].mrr_by_seed))
+    assert content["tests"][0]["low"] == table.tests[0].low
     assert "other ties" not in markdown
 
 

@@ -8,20 +8,21 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from html import escape
-from itertools import combinations
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ccal.errors import InputError
+from ccal.columns import align
 from ccal.evaluation import ClassReport, Direction, Report, Ties
-from ccal.evaluation.significance import half_interval, holm, randomisation_test
+from ccal.evaluation.protocol import TIES_MEAN
+from ccal.evaluation.significance import half_interval, query_intervals
 from ccal.numbering import Integers
+from ccal.runs.paired_tests import DRAWS, LEVEL, PairedTest, paired_tests, tests_as_cells
 
-_DRAWS, _LEVEL = 10_000, 0.05
+_ENOUGH_SEEDS = 3  # for a standard deviation, or an interval by Student's t
 _WORDS = {"method", "direction", "better than", "measure", "against"}
 """Columns of text, which are flush left."""
 
@@ -31,48 +32,47 @@ class Row:
     """One method in one direction: means over seeds.
 
     Attributes:
-        half: half the 95% interval of the MRR, None if there is none.
-        interval: its kind: "seeds" (training again), "bootstrap" (other test queries) or "none".
-        queries: half the mean bootstrap interval of the MRR. Seeds share their test queries, so the
-            interval over seeds can be small where this one is large.
+        half: half the 95% interval of the MRR.
+        interval: its kind: "seeds" (training again), if there are three or more that differ, else
+            "bootstrap" (other test queries).
+        queries: half the 95% interval over queries. Seeds share their test queries, so the interval
+            over seeds can be small where this one is large.
         ap: AP@k in % with one query a class, in the direction in which the classes are queries.
-        ap_half: half its 95% interval over seeds.
+        ap_half: half its 95% interval over seeds, of three or more.
         k: of AP@k.
         better_than: methods of clearly lower MRR in this direction, by the paired test.
+        low: lower end of the 95% bootstrap interval of the MRR over queries, whose scores are means
+            over seeds.
+        high: its upper end.
+        mrr_by_seed: the MRR of each seed.
+        ap_by_seed: the AP@k of each seed.
+        ties: how equal scores count.
+        query_count: number of queries.
+        candidates: number of candidates of each query.
     """
 
     method: str
     direction: str
     seeds: int
     mrr: float
-    half: float | None
+    half: float
     interval: str
-    queries: float | None
+    queries: float
     r1: float
     r5: float
     r10: float
     mr: float
-    ap: float | None = None
-    ap_half: float | None = None
-    k: int | None = None
-    better_than: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class PairedTest:
-    """Whether `one` beats `other`: their difference in points, and how likely chance makes it.
-
-    `p` is that of the paired randomisation test over test queries (over classes for AP@k), `p_holm`
-    the same after Holm's correction for all pairs of methods in this direction.
-    """
-
-    measure: str
-    direction: str
-    one: str
-    other: str
-    difference: float
-    p: float
-    p_holm: float
+    ap: float | None
+    ap_half: float | None
+    k: int | None
+    better_than: tuple[str, ...]
+    low: float
+    high: float
+    mrr_by_seed: tuple[float, ...]
+    ap_by_seed: tuple[float, ...]
+    ties: Ties
+    query_count: int
+    candidates: int
 
 
 @dataclass(frozen=True)
@@ -118,13 +118,20 @@ class Comparison:
                 method: _mean([100 / _way(seed, way).ranks.double() for seed in seeds])
                 for method, seeds in reports.items()
             }
-            tests += _tests("MRR", name, scores, units and units[way], ties)
+            tests += paired_tests("MRR", name, scores, units and units[way], ties)
         if classes:
             k = next(iter(classes.values()))[0].k
             precisions = {m: _mean([c.precision for c in seeds]) for m, seeds in classes.items()}
-            tests += _tests(f"AP@{k}", names[1], precisions, None, {})
+            tests += paired_tests(f"AP@{k}", names[1], precisions, None, {})
         rows = [
-            _row(method, [_way(seed, way) for seed in seeds], tests, classes.get(method, ()), way)
+            _row(
+                method,
+                [_way(seed, way) for seed in seeds],
+                tests,
+                classes.get(method, ()) if way else (),
+                units and units[way],
+                "pessimistic" if "pessimistic" in ties[method] else "optimistic",
+            )
             for method, seeds in reports.items()
             for way in (0, 1)
         ]
@@ -145,10 +152,13 @@ class Comparison:
 
     def to_csv(self) -> str:
         """The rows as CSV, each with the hashes of data and split."""
-        plain = [
-            {**asdict(row), "better_than": " ".join(row.better_than), **self.about}
-            for row in self.rows
-        ]
+        plain = []
+        for row in self.rows:
+            lists = {
+                name: " ".join(map(str, getattr(row, name)))
+                for name in ("better_than", "mrr_by_seed", "ap_by_seed")
+            }
+            plain.append({**asdict(row), **lists, **self.about})
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, list(plain[0]), lineterminator="\n")
         writer.writeheader()
@@ -156,22 +166,19 @@ class Comparison:
         return text.getvalue()
 
     def __str__(self) -> str:
-        cells = self._cells()
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        sides = [str.ljust if head in _WORDS else str.rjust for head in cells[0]]
-        lines = [
-            "  ".join(s(c, w) for s, c, w in zip(sides, line, widths, strict=True)).rstrip()
-            for line in cells
-        ]
-        return "\n".join([*lines, *self._notes()])
+        table, *others = (_aligned(cells) for cells in self._tables()[:2])
+        notes = "\n".join(self._notes())
+        return "\n\n".join([f"{table}\n{notes}", *(f"{_DIFFERENCES}:\n{text}" for text in others)])
 
     def to_markdown(self) -> str:
         """The table and the tests in Markdown."""
         parts = []
         for cells in self._tables():
-            lines = ([cell.strip().replace("|", "\\|") for cell in line] for line in cells)
+            lines = ([cell.replace("|", "\\|") for cell in line] for line in cells)
             head, *rows = (f"| {' | '.join(line)} |" for line in lines)
             parts.append("\n".join([head, "| --- " * len(cells[0]) + "|", *rows]))
+        titles = [f"{_DIFFERENCES}:", f"{_ALL_TESTS}:"]
+        parts[1:] = [f"{t}\n\n{part}" for t, part in zip(titles, parts[1:], strict=False)]
         return "\n\n".join([parts[0], "\n".join(self._notes()), *parts[1:]]) + "\n"
 
     def to_html(self) -> str:
@@ -180,14 +187,14 @@ class Comparison:
         The highest MRR of each direction is bold; cells of text have the class "words".
         """
         tables = [
-            [[escape(cell.strip().replace(" -> ", " → ")) for cell in line] for line in cells]
+            [[escape(cell.replace(" -> ", " → ")) for cell in line] for line in cells]
             for cells in self._tables()
         ]
         for row, line in zip(self.rows, tables[0][1:], strict=True):
             if row.mrr == max(other.mrr for other in self.rows if other.direction == row.direction):
                 line[2] = f"<strong>{line[2]}</strong>"
-        notes = " ".join([*self._notes(), "Bold: the highest MRR of its direction."])
-        captions = notes, "Paired tests of all pairs of methods."
+        notes = [*self._notes(), "Bold: the highest MRR of its direction."]
+        captions = notes, [f"{_DIFFERENCES}."], [f"{_ALL_TESTS}."]
         parts = []
         for (head, *body), caption in zip(tables, captions, strict=False):
             kinds = [' class="words"' if name in _WORDS else "" for name in head]
@@ -198,67 +205,101 @@ class Comparison:
                 for first, *rest in body
             ]
             rows = "\n".join(f"<tr>{''.join(line)}</tr>" for line in lines)
+            said = "\n".join(f"<span>{escape(n.replace(' -> ', ' → '))}</span>" for n in caption)
             parts.append(
-                f"<table>\n<caption>{escape(caption)}</caption>\n"
+                f"<table>\n<caption>{said}</caption>\n"
                 f"<thead><tr>{''.join(columns)}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>"
             )
         return "\n".join(parts)
 
     def _tables(self) -> list[list[list[str]]]:
-        return [self._cells(), *([self._test_cells()] if self.tests else [])]
+        """The methods; if any were tested, their differences to the best, and all tests."""
+        if not self.tests:
+            return [self._cells()]
+        mrr = [test for test in self.tests if test.measure == "MRR"]
+        to_best: list[PairedTest] = []
+        for name in dict.fromkeys(test.direction for test in mrr):
+            own = [test for test in mrr if test.direction == name]
+            tested = {method for test in own for method in (test.one, test.other)}
+            rows = [row for row in self.rows if row.direction == name and row.method in tested]
+            best = max(rows, key=lambda row: row.mrr).method
+            to_best += [t for t in own if t.other == best]
+            to_best += [t.seen_from(t.other) for t in own if t.one == best]
+        shown = [to_best] if len(to_best) == len(self.tests) else [to_best, self.tests]
+        return [self._cells(), *map(tests_as_cells, shown)]
 
     def _cells(self) -> list[list[str]]:
-        marks = {"seeds": " ", "bootstrap": "*", "none": " "}
         k = next((row.k for row in self.rows if row.k is not None), None)
-        head = ["method", "direction", "MRR", "±queries", "R@1", "R@5", "R@10", "MR"]
-        head += [] if k is None else [f"AP@{k}"]
+        several = max(row.seeds for row in self.rows) > 1
+        head = ["method", "direction", "MRR", "95% interval", *(["seeds"] if several else [])]
+        head += ["R@1", "R@5", "R@10", "MR"]
+        if k is not None:
+            head += [f"AP@{k}", *(["its seeds"] if several else [])]
         cells = [[*head, *(["better than"] if self.tests else [])]]
         for row in self.rows:
-            spread = "" if row.half is None else f" ± {row.half:.1f}{marks[row.interval]}"
-            numbers = (row.queries, row.r1, row.r5, row.r10, row.mr)
-            line = [row.method, row.direction, f"{row.mrr:.1f}{spread}", *map(_number, numbers)]
+            line = [row.method, row.direction, f"{row.mrr:.1f}", f"[{row.low:.1f}, {row.high:.1f}]"]
+            line += [_spread(row.mrr_by_seed)] if several else []
+            line += [f"{value:.1f}" for value in (row.r1, row.r5, row.r10, row.mr)]
             if k is not None:
-                wide = "" if row.ap_half is None else f" ± {row.ap_half:.1f}"
-                line.append(_number(row.ap) + wide)
+                line += ["-" if row.ap is None else f"{row.ap:.1f}"]
+                line += [_spread(row.ap_by_seed)] if several else []
             cells.append([*line, *([", ".join(row.better_than)] if self.tests else [])])
         return cells
 
-    def _test_cells(self) -> list[list[str]]:
-        head = ["measure", "direction", "method", "against", "difference", "p", "p (Holm)"]
-        return [
-            head,
-            *(
-                [
-                    *(test.measure, test.direction, test.one, test.other),
-                    *(f"{test.difference:+.2f}", f"{test.p:.4f}", f"{test.p_holm:.4f}"),
-                ]
-                for test in self.tests
-            ),
-        ]
-
     def _notes(self) -> list[str]:
-        seeds = max(row.seeds for row in self.rows)
-        notes = ["R@k and MRR in %, MR is the median rank."]
-        if any(row.interval == "seeds" for row in self.rows):
-            notes.append(f"Means of {seeds} seeds; ± half the 95% interval over seeds.")
-        if any(row.interval == "bootstrap" for row in self.rows):
-            notes.append(
-                "*: one seed, or seeds that agree; the interval is that over test queries."
-            )
-        if any(row.queries is not None for row in self.rows):
-            notes.append("±queries: half the 95% bootstrap interval over test queries.")
+        counts = {r.direction: (r.query_count, r.candidates) for r in self.rows}
+        lines = [f"{n}: {q:,} queries, {c:,} candidates." for n, (q, c) in counts.items()]
+        notes = [
+            " ".join(lines),
+            "MRR: mean of 1 / rank, in %. R@k: % of queries found among the first k. "
+            "MR: median rank.",
+            "95% interval: of the MRR, over other test queries (bootstrap).",
+        ]
+        seeds = sorted({row.seeds for row in self.rows})
+        if seeds[-1] > 1:
+            notes[-1] += " All figures are means over seeds."
+            if any(1 < count < _ENOUGH_SEEDS for count in seeds):
+                notes.append("seeds: the lowest and highest of 2 seeds, too few for an interval.")
+            if seeds[-1] >= _ENOUGH_SEEDS:
+                notes.append(f"seeds, sd: standard deviation of {seeds[-1]} seeds.")
         if any(row.ap is not None for row in self.rows):
             notes.append("AP@k in %: share of a class among the first k items for its query.")
         if self.tests:
             notes.append(
-                f"better than: methods of lower MRR by the paired randomisation test over test "
-                f"queries ({_DRAWS:,} draws, scores averaged over seeds, Holm's correction, "
-                f"p < {_LEVEL:g})."
+                f"better than: methods whose MRR is lower by more than chance (p < {LEVEL:g})."
             )
-        methods = len(self.rows) // 2
-        if sum(test.measure == "MRR" for test in self.tests) < methods * (methods - 1):
+            notes.append(
+                f"p: paired randomisation test over queries, {DRAWS:,} draws; Holm's correction is "
+                "for many tests."
+            )
+        rules = {row.ties for row in self.rows}
+        if len(rules) == 1:
+            notes.append(TIES_MEAN[rules.pop()])
+        else:
             notes.append("Methods with other ties (see the warnings) are not tested against these.")
         return notes
+
+
+_DIFFERENCES = "Difference in MRR to the best method, with its 95% interval over test queries"
+_ALL_TESTS = "Paired tests of all pairs of methods"
+
+
+def _aligned(cells: list[list[str]]) -> str:
+    words = [number for number, head in enumerate(cells[0]) if head in _WORDS]
+    return "\n".join(align(cells, left=words))
+
+
+def _spread(values: Sequence[float]) -> str:
+    """How far seeds are apart; of two seeds both, since a deviation would pretend to more.
+
+    >>> _spread([66.5, 69.5]), _spread([1.0, 2.0, 3.0]), _spread([1.0])
+    ('66.5..69.5', 'sd 1.0', '')
+    """
+    if len(values) < 2:
+        return ""
+    if len(values) < _ENOUGH_SEEDS:
+        return f"{min(values):.1f}..{max(values):.1f}"
+    return f"sd {stdev(values):.1f}"
 
 
 def _way(report: Report, way: int) -> Direction:
@@ -269,72 +310,46 @@ def _mean(values: Sequence[Tensor]) -> Tensor:
     return torch.stack(list(values)).mean(0)
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
-
-
-def _tests(
-    measure: str,
-    direction: str,
-    scores: Mapping[str, Tensor],
-    units: Integers | None,
-    ties: Mapping[str, set[Ties]],
-) -> list[PairedTest]:
-    """Every pair of methods by their scores, one a query, if both have the same rule for ties."""
-    pairs = [
-        (one, other)
-        for one, other in combinations(scores, 2)
-        if len(ties.get(one, set()) | ties.get(other, set())) <= 1
-    ]
-    if not pairs:
-        return []
-    if len({len(values) for values in scores.values()}) > 1:
-        raise InputError("Methods can be compared on the same queries only.")
-    found = torch.stack([scores[one] - scores[other] for one, other in pairs], 1)
-    p = randomisation_test(found, units, draws=_DRAWS)
-    return [
-        PairedTest(measure, direction, one, other, *map(float, numbers))
-        for (one, other), *numbers in zip(pairs, found.mean(0), p, holm(p), strict=True)
-    ]
-
-
 def _row(
     method: str,
     seeds: Sequence[Direction],
     tests: Sequence[PairedTest],
     classes: Sequence[ClassReport],
-    way: int,
+    units: Integers | None,
+    ties: Ties,
 ) -> Row:
     scores = [seed.measures.mrr for seed in seeds]
-    bootstrap = [(s.high.mrr - s.low.mrr) / 2 for s in seeds if s.low and s.high]
-    queries = fmean(bootstrap) if bootstrap else None
-    half, interval = None, "none"
-    if len(set(scores)) > 1:
-        half, interval = half_interval(scores), "seeds"
-    elif queries is not None:
-        # One seed, or seeds that agree to the last digit, which is no proof of certainty.
-        half, interval = queries, "bootstrap"
+    by_query = _mean([100 / seed.ranks.double() for seed in seeds])
+    low, high = (float(end) for (end,) in query_intervals(by_query[:, None], units))
+    queries = (high - low) / 2
+    # Seeds that agree to the last digit are no proof of certainty.
+    over_seeds = len(scores) >= _ENOUGH_SEEDS and len(set(scores)) > 1
     measures = [seed.measures for seed in seeds]
-    # Classes find their x by their y: the second direction.
-    aps = [seed.ap for seed in classes] if way == 1 else []
+    aps = [seed.ap for seed in classes]
     name = seeds[0].name
-    clear = [t for t in tests if (t.measure, t.direction) == ("MRR", name) and t.p_holm < _LEVEL]
-    beaten = [t.other for t in clear if t.one == method and t.difference > 0]
-    beaten += [t.one for t in clear if t.other == method and t.difference < 0]
+    clear = [t for t in tests if (t.measure, t.direction) == ("MRR", name) and t.p_holm < LEVEL]
+    turned = [t.seen_from(method) for t in clear if method in (t.one, t.other)]
     return Row(
         method=method,
         direction=name,
         seeds=len(seeds),
         mrr=fmean(scores),
-        half=half,
-        interval=interval,
+        half=half_interval(scores) if over_seeds else queries,
+        interval="seeds" if over_seeds else "bootstrap",
         queries=queries,
         r1=fmean(m.r1 for m in measures),
         r5=fmean(m.r5 for m in measures),
         r10=fmean(m.r10 for m in measures),
         mr=fmean(m.mr for m in measures),
         ap=fmean(aps) if aps else None,
-        ap_half=half_interval(aps) if len(set(aps)) > 1 else None,
+        ap_half=half_interval(aps) if len(aps) >= _ENOUGH_SEEDS else None,
         k=classes[0].k if aps else None,
-        better_than=tuple(beaten),
+        better_than=tuple(t.other for t in turned if t.difference > 0),
+        low=low,
+        high=high,
+        mrr_by_seed=tuple(scores),
+        ap_by_seed=tuple(aps),
+        ties=ties,
+        query_count=len(seeds[0].ranks),
+        candidates=seeds[0].candidates,
     )
