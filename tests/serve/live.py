@@ -14,9 +14,9 @@ from ccal.serve import Collection, create_app
 from ccal.serve.app import address, listen
 
 
-def until(condition: Callable[[], bool]) -> None:
+def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
     """Wait for something that happens in another thread."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)

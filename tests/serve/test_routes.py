@@ -17,8 +17,17 @@ from hypothesis import strategies as st
 
 from ccal.model import load
 from ccal.retrieval import Index
-from ccal.serve.schemas import EvaluationAnswer, Info, ItemsAnswer, MapAnswer, Result, SearchAnswer
+from ccal.serve.schemas import (
+    DimensionsAnswer,
+    EvaluationAnswer,
+    Info,
+    ItemsAnswer,
+    MapAnswer,
+    Result,
+    SearchAnswer,
+)
 from tests.serve.conftest import AWKWARD, photo, problem
+from tests.serve.live import until
 
 WORDS = "a red square on a blueground at the left"
 
@@ -250,14 +259,35 @@ def test_items_page_by_page(client: httpx.Client) -> None:
     problem(client.get("/api/item", params={"id": "\0"}), 422)
 
 
+def test_ends_of_dimensions_in_words_and_items(client: httpx.Client) -> None:
+    (result,) = ask(client, WORDS, k=1, explain=True)["results"]
+    shares = result["why"]["dimensions"]
+    assert [abs(share["end"]) for share in shares] == [share["dimension"] for share in shares]
+    assert not result["why"]["canonical"]
+    assert result["why"]["others"] == 8 - len(shares)
+    assert any(word in WORDS.split() for share in shares for word in share["words"])
+    ends = [share["end"] for share in shares]
+    found = client.get("/api/dimensions", params={"end": ends}).json()
+    DimensionsAnswer.model_validate(found)
+    assert [one["end"] for one in found["ends"]] == ends
+    assert any(one["terms"] for one in found["ends"])
+    assert {item["modality"] for one in found["ends"] for item in one["examples"]} == {"image"}
+    for wrong in ([0], [9], [-9], [], ["x"], [1] * 33):
+        problem(client.get("/api/dimensions", params={"end": wrong}), 422)
+
+
 def test_the_map_has_every_item(client: httpx.Client) -> None:
+    until(lambda: client.get("/api/map").json()["pending"] is None, seconds=300)
     drawn = client.get("/api/map").json()
     MapAnswer.model_validate(drawn)
     assert drawn["total"] == 150
     columns = ("ids", "modalities", "kinds", "labels", "x", "y")
     assert {len(drawn[name]) for name in columns} == {150}
     assert max(map(abs, drawn["x"] + drawn["y"])) == 1
-    assert 0 < drawn["explained"][1] <= drawn["explained"][0] < 1
+    assert drawn["projection"] in ("pca", "pacmap", "umap")
+    if drawn["projection"] == "pca":
+        assert 0 < drawn["explained"][1] <= drawn["explained"][0] < 1
+    assert all(region["terms"] for region in drawn["regions"])
     assert client.get("/api/map").json() == drawn
     # The two items of a pair lie nearer to each other than other items do.
     places = np.array([drawn["x"], drawn["y"]]).T

@@ -176,6 +176,9 @@ class Collection(Protocol):
     def points(self) -> dict[str, Any]:
         """A map of the space: items with two coordinates, as columns."""
 
+    def dimensions(self, ends: Sequence[int]) -> list[tuple[int, list[str], list[Entry]]]:
+        """Each end with typical words and outermost items; see `Why` in `ccal.serve.schemas`."""
+
     def evaluation(self) -> Evaluation | None:
         """The measured quality of the model, if its run is known."""
 

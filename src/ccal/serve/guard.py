@@ -33,7 +33,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ccal.bounds import Number, Rule, Whole, check_all
 from ccal.serve.metrics import Metrics
-from ccal.serve.problems import PROBLEM, ProblemError, problem_of
+from ccal.serve.problems import PROBLEM, ProblemError, problem_of, size_text, time_text
 
 UPLOAD, BATCH = "/api/search/file", "/api/search/batch"
 # A character of a text takes at most 12 bytes: two escapes as in "\ud83d\ude00".
@@ -79,7 +79,7 @@ class Limits:
     20
     """
 
-    upload_bytes: int = 20 * 2**20
+    upload_bytes: int = 20_000_000
     seconds: float = 120.0
     pixels: int = 50_000_000
     k: int = 100
@@ -185,7 +185,7 @@ class Guard:
                 await self._app(scope, exchange.receive, exchange.send)
         except TimeoutError:
             status = 408 if exchange.reading else 504
-            late = f"No answer within {self._limits.timeout:g} seconds."
+            late = f"No answer within {time_text(self._limits.timeout)}."
             await exchange.refuse(ProblemError(status, late))
         except ClientDisconnect:
             return
@@ -276,4 +276,4 @@ class _Exchange:
         await self.send({"type": "http.response.body", "body": b""})
 
     def _too_long(self) -> ProblemError:
-        return ProblemError(413, f"The body is larger than {self._most:,} bytes.")
+        return ProblemError(413, f"The body is larger than {size_text(self._most)}.")

@@ -4,6 +4,7 @@ Queries of a batch are embedded together, one call of the model for each modalit
 together, one call of the index for each modality searched in and each filter.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -21,13 +22,15 @@ from ccal.retrieval import Index
 from ccal.retrieval.backends.base import Vectors
 from ccal.retrieval.embedding import embed
 from ccal.retrieval.filters import conditions
-from ccal.serve import describing, mapping, reasons
+from ccal.serve import describing, reasons
 from ccal.serve.batching import attempt
 from ccal.serve.cached_reader import Cached, CachedReader
 from ccal.serve.collection import Answer, Entry, Media, Query, UnknownItemError
 from ccal.serve.describing import check_modality, evenly, has_words, short
 from ccal.serve.evaluation import Evaluation, find_run
 from ccal.serve.files import ItemFiles
+from ccal.serve.mapping import Map
+from ccal.serve.sample import MOST, Sample
 
 _EXAMPLES = 12
 
@@ -67,9 +70,9 @@ class IndexCollection:
         }
         self._reader = CachedReader(index, {name: kind for kind, name in self._queries.items()})
         self._knows = word_check(model.front_ends.get(self._queries.get("text", "")))
-        # These two are methods of a collection.
-        self.counts = self._reader.counts
-        self.points = Cached(self._draw, self.counts)
+        self.counts = self._reader.counts  # a method of a collection
+        self._sample = Cached(self._read_sample, self.counts, seconds=3600.0)
+        self._map = Cached(lambda: Map(self._sample()), self._sample, seconds=math.inf)
 
     def check(self) -> None:
         """Read something, so that a damaged index raises its error."""
@@ -161,6 +164,20 @@ class IndexCollection:
         media: Media = getattr(self._files, kind)(file)
         return media
 
+    def points(self) -> dict[str, Any]:
+        """A map of the items, or of 5,000 of them if there are more."""
+        return self._map().answer
+
+    def dimensions(self, ends: Sequence[int]) -> list[tuple[int, list[str], list[Entry]]]:
+        """What lies at ends of dimensions."""
+        sample = self._sample()
+        width = sample.vectors.shape[1] - (4 if self._model.hubs is not None else 0)
+        for end in ends:
+            if not 1 <= abs(end) <= width:
+                raise InputError(f"end must be ±1 to ±{width}, the dimensions, got {end}.")
+        described = [(end, *sample.ends.describe(end)) for end in ends]
+        return [(end, terms, [Entry(card) for card in cards]) for end, terms, cards in described]
+
     def evaluation(self) -> Evaluation | None:
         """The evaluation of the model's run."""
         return self._evaluation
@@ -213,10 +230,11 @@ class IndexCollection:
         if not query.explain:
             return Answer(query, found, item=item)
         stored = self._reader.index.vectors([entry.card.id for entry in found])
-        why = reasons.contributions(self._model, rows[0], stored)
-        weights = None
+        weights, words = None, list[dict[str, Any]]()
         if query.kind == "text":
             words = reasons.split_words(query.data, self._knows)
+        why = reasons.contributions(self._model, rows, stored, words)
+        if query.kind == "text":
             cosines = rows.astype(np.float64) @ stored.astype(np.float64).T
             losses = cosines[:1] - cosines[1:]
             for reason, lost in zip(why, losses.T.tolist(), strict=True):
@@ -239,8 +257,7 @@ class IndexCollection:
         # Short texts are easier to read, and to change.
         return {"texts": sorted(texts, key=len)[: _EXAMPLES // 2], "items": items[:_EXAMPLES]}
 
-    def _draw(self) -> dict[str, Any]:
-        """A map of the items, or of 5,000 of them if there are more."""
+    def _read_sample(self) -> Sample:
         ids = self._reader.ids()
         total = sum(map(len, ids.values()))
         if not total:
@@ -248,7 +265,10 @@ class IndexCollection:
         chosen = [
             several[number]
             for several in ids.values()
-            for number in evenly(len(several), max(1, mapping.POINTS * len(several) // total))
+            for number in evenly(len(several), max(1, MOST * len(several) // total))
         ]
-        cards = [self._reader.card(item) for item in self._reader.index.get(chosen)]
-        return mapping.map_of(total, cards, self._reader.index.vectors(chosen))
+        cards = self._reader.cards(self._reader.index.get(chosen))
+        # A photo has the words of its captions.
+        words = [[card.text, *(one.text for one in card.counterparts)] for card in cards]
+        texts = [" ".join(text for text in several if text) for several in words]
+        return Sample(total, cards, self._reader.index.vectors(chosen), texts)

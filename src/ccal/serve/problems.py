@@ -46,6 +46,29 @@ class ProblemError(Exception):
         return json.dumps({**content, "detail": self.detail, **self.more}).encode()
 
 
+def size_text(number: int) -> str:
+    """A number of bytes as people write it.
+
+    >>> size_text(20_000_000), size_text(65_536), size_text(1)
+    ('20 MB', '65.5 kB', '1 byte')
+    """
+    for power, unit in ((3, "GB"), (2, "MB"), (1, "kB")):
+        if number >= 1000**power:
+            return f"{number / 1000**power:.3g} {unit}"
+    return f"{number} byte{'' if number == 1 else 's'}"
+
+
+def time_text(seconds: float) -> str:
+    """A number of seconds as people say it.
+
+    >>> time_text(120.0), time_text(90.0), time_text(1.0)
+    ('2 minutes', '90 seconds', '1 second')
+    """
+    minutes, left = divmod(seconds, 60)
+    number, unit = (minutes, "minute") if minutes >= 2 and not left else (seconds, "second")
+    return f"{number:g} {unit}{'' if number == 1 else 's'}"
+
+
 def is_users_error(error: Exception) -> bool:
     """Whether the client can do something about an error, and may read its message."""
     return isinstance(error, InputError) and not isinstance(error, OtherModelError)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ccal.cca import CCALayer
 from ccal.model import DualEncoder
@@ -48,27 +49,63 @@ def word_weights(
     return [{**word, "weight": weight} for word, weight in zip(words, weights, strict=True)]
 
 
-def contributions(model: DualEncoder, query: Vectors, found: Vectors) -> list[dict[str, Any]]:
-    """How each dimension contributes to the cosines of a query (d,) with vectors (n, d).
+def contributions(
+    model: DualEncoder, query: Vectors, found: Vectors, words: Sequence[Mapping[str, Any]] = ()
+) -> list[dict[str, Any]]:
+    """How each dimension contributes to the cosines of a query with vectors (n, d).
 
     The products of two unit vectors, dimension by dimension, sum to their cosine. The eight largest
     are named, the others summed. The last four columns are those of the hub correction, if any.
+    `end` is the number of the dimension, negative if the query lies at its low end.
+
+    Args:
+        query: (1 + m, d), the query and the query without each of its first m words.
+        words: the words, known ones with "known"; those that a contribution comes from are named.
     """
-    products = found.astype(np.float64) * query.astype(np.float64)
-    canonical = products.shape[1] - (4 if model.hubs is not None else 0)
-    correlations: list[float | None] = [None] * canonical
-    if isinstance(model.projection, CCALayer):
-        measured = model.projection.correlations.tolist()
+    whole = query[0].astype(np.float64)
+    products = found.astype(np.float64) * whole
+    space = products.shape[1] - (4 if model.hubs is not None else 0)
+    layer = model.projection
+    canonical = False
+    correlations: list[float | None] = [None] * space
+    if isinstance(layer, CCALayer) and layer.coordinates == "canonical":
+        canonical, measured = True, layer.correlations.tolist()
         correlations = [value if np.isfinite(value) else None for value in measured]
+    change = whole - query[1:].astype(np.float64)
     explained = []
-    for row in products:
-        leading = np.argsort(-np.abs(row[:canonical]), kind="stable")[:_DIMENSIONS].tolist()
+    for row, vector in zip(products, found.astype(np.float64), strict=True):
+        leading = np.argsort(-np.abs(row[:space]), kind="stable")[:_DIMENSIONS].tolist()
         named = [
-            {"dimension": d + 1, "contribution": float(row[d]), "correlation": correlations[d]}
+            {
+                "dimension": d + 1,
+                "end": d + 1 if whole[d] >= 0 else -(d + 1),
+                "contribution": float(row[d]),
+                "correlation": correlations[d],
+                "words": _behind(words, change[:, d] * vector[d], float(row[d])),
+            }
             for d in leading
         ]
-        rest = float(row[:canonical].sum() - row[leading].sum())
-        correction = float(row[canonical:].sum()) if model.hubs is not None else None
-        about = {"dimensions": named, "rest": rest, "correction": correction, "words": None}
-        explained.append(about)
+        rest = float(row[:space].sum() - row[leading].sum())
+        correction = float(row[space:].sum()) if model.hubs is not None else None
+        explained.append(
+            {
+                "dimensions": named,
+                "canonical": canonical,
+                "others": space - len(leading),
+                "rest": rest,
+                "correction": correction,
+                "words": None,
+            }
+        )
     return explained
+
+
+def _behind(
+    words: Sequence[Mapping[str, Any]], losses: NDArray[np.float64], contribution: float
+) -> list[str]:
+    """At most two known words without which a contribution loses at least a quarter."""
+    if contribution <= 0:
+        return []
+    order = np.argsort(-losses, kind="stable")[:2].tolist()
+    strong = [at for at in order if words[at]["known"] and losses[at] >= 0.25 * contribution]
+    return list(dict.fromkeys(words[at]["word"] for at in strong))

@@ -15,7 +15,7 @@ from starlette.types import Scope
 import ccal
 from ccal.errors import CcalError
 from ccal.serve import schemas
-from ccal.serve.collection import CutShortError, NotReadyError
+from ccal.serve.collection import CutShortError, NotReadyError, encode
 from ccal.serve.evaluation import Evaluation
 from ccal.serve.files import send_media
 from ccal.serve.problems import ProblemError
@@ -29,6 +29,13 @@ _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 Modality = Annotated[Plain | None, Parameter(description="Of this modality only.")]
 Contains = Annotated[
     Plain | None, Parameter(max_length=200, description="Words that the name must have.")
+]
+
+Ends = Annotated[
+    list[Annotated[int, Parameter(ge=-(2**31), le=2**31)]],
+    Parameter(
+        min_length=1, max_length=32, description="Dimensions; negative for the end of low values."
+    ),
 ]
 
 
@@ -98,8 +105,18 @@ def _add_items(app: FastAPI, service: Service) -> None:
 
     @app.get("/api/map", **described("look", schemas.MapAnswer))
     async def map() -> Response:
-        """Items in the two directions in which they differ most."""
+        """Items in two dimensions, with named regions."""
         return json_response(await service.read(collection.points))
+
+    @app.get("/api/dimensions", **described("look", schemas.DimensionsAnswer))
+    async def dimensions(end: Ends) -> Response:
+        """Words and items at ends of dimensions, as `why` of a result numbers them."""
+        found = await service.read(collection.dimensions, end)
+        parts = [
+            f'{{"end":{end},"terms":{encode(terms)},"examples":{entries_text(examples)}}}'
+            for end, terms, examples in found
+        ]
+        return text_response(f'{{"ends":[{",".join(parts)}]}}')
 
 
 def _add_evaluation(app: FastAPI, service: Service) -> None:

@@ -120,15 +120,19 @@ class Word(BaseModel):
 class Share(BaseModel):
     """What one dimension adds to the score."""
 
-    dimension: int = Field(description="From 1, the most correlated one if the model ends in CCA.")
+    dimension: int = Field(description="From 1, the most correlated one if `canonical`.")
+    end: int = Field(description="The dimension, negative if the query lies at its low end.")
     contribution: float
     correlation: float | None
+    words: list[str] = Field(description="Words of the query that it comes from, two at most.")
 
 
 class Why(BaseModel):
     """Where a score comes from: contributions, rest and correction sum to it."""
 
     dimensions: list[Share]
+    canonical: bool = Field(description="Whether dimensions are those of CCA.")
+    others: int = Field(description="Dimensions that `rest` sums.")
     rest: float
     correction: float | None
     words: list[Word] | None
@@ -231,11 +235,38 @@ class ItemsAnswer(BaseModel):
     items: list[Result]
 
 
+class DimensionEnd(BaseModel):
+    """What lies at one end of a dimension."""
+
+    end: int
+    terms: list[str] = Field(description="Words that are typical of the texts there.")
+    examples: list[Result] = Field(description="The outermost items.")
+
+
+class DimensionsAnswer(BaseModel):
+    """Ends of dimensions in the order of the request."""
+
+    ends: list[DimensionEnd]
+
+
+class Region(BaseModel):
+    """A part of the map, named by the words that are typical of its texts."""
+
+    level: int = Field(description="0 for large regions, 1 for smaller ones.")
+    x: float
+    y: float
+    count: int
+    terms: list[str]
+
+
 class MapAnswer(BaseModel):
     """Points as columns: entry i of each list belongs to one item."""
 
     total: int
-    explained: list[float]
+    projection: str = Field(description="pacmap, umap or pca; the first two keep neighbours.")
+    pending: str | None = Field(description="A projection under way; ask again for it.")
+    explained: list[float] = Field(description="Shares of the variance, if it is pca.")
+    regions: list[Region]
     ids: list[str]
     modalities: list[str]
     kinds: list[str]

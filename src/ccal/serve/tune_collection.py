@@ -18,12 +18,14 @@ from ccal.music.audio import FRAME_RATE
 from ccal.optional import require
 from ccal.retrieval import fingerprint
 from ccal.retrieval.backends.base import Vectors
-from ccal.serve import describing, mapping
+from ccal.serve import describing
 from ccal.serve.batching import attempt
 from ccal.serve.cached_reader import FileSizes
 from ccal.serve.collection import Answer, Card, CutShortError, Entry, Media, Query, UnknownItemError
 from ccal.serve.describing import check_modality, evenly, has_words, short
 from ccal.serve.evaluation import Evaluation, find_run
+from ccal.serve.mapping import Map
+from ccal.serve.sample import MOST, Sample
 
 _ID = re.compile(r"tune-(0|[1-9][0-9]{0,8})")
 _MODALITIES, _OTHER = ("sheet", "audio"), {"audio": "sheet", "sheet": "audio"}
@@ -55,7 +57,7 @@ class TuneCollection:
             # A PNG's header says its width.
             self._scale = int.from_bytes(library.staff_png(0)[16:20], "big") // self._width(0)
         self._sound = lru_cache(maxsize=_SOUNDS)(library.wav)
-        self._points = lru_cache(maxsize=1)(self._draw)
+        self._map = lru_cache(maxsize=1)(self._draw)
 
     def counts(self) -> dict[str, int]:
         """Each tune counts in both modalities."""
@@ -132,7 +134,11 @@ class TuneCollection:
     def points(self) -> dict[str, Any]:
         """A map of the tunes, by the mean of their snippets in each modality."""
         self.check()
-        return self._points()
+        return self._map().answer
+
+    def dimensions(self, ends: Sequence[int]) -> list[tuple[int, list[str], list[Entry]]]:
+        """Tunes are compared snippet by snippet, so that none lies at an end."""
+        raise InputError("Matches of tunes are not explained by dimensions.")
 
     def evaluation(self) -> Evaluation | None:
         """The evaluation of the model's run."""
@@ -194,11 +200,11 @@ class TuneCollection:
         module = require("soundfile", extra="music", purpose="Reading audio")
         return module.read(BytesIO(self._sound(tune)), dtype="float32")
 
-    def _draw(self) -> dict[str, Any]:
-        chosen = evenly(len(self._library), mapping.POINTS // 2)
+    def _draw(self) -> Map:
+        chosen = evenly(len(self._library), MOST // 2)
         cards = [self._entry(tune, name).card for name in _OTHER for tune in chosen]
         means = np.concatenate([_means(self._library, name, chosen) for name in _OTHER])
-        return mapping.map_of(2 * len(self._library), cards, means)
+        return Map(Sample(2 * len(self._library), cards, means, [card.title for card in cards]))
 
 
 def _means(library: TuneLibrary, modality: str, tunes: Sequence[int]) -> Vectors:

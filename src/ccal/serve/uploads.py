@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ccal.errors import InputError
 from ccal.optional import require
 from ccal.serve.guard import Limits
-from ccal.serve.problems import ProblemError
+from ccal.serve.problems import ProblemError, time_text
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -78,12 +78,14 @@ def decode_image(content: bytes, limits: Limits, *, whole: bool = False) -> Imag
         with module.open(BytesIO(content), formats=formats) as image:
             width, height = image.size
     except module.DecompressionBombError as error:
-        raise ProblemError(413, f"The picture has more than {limits.pixels:,} pixels.") from error
+        raise ProblemError(
+            413, f"The picture has more than {_megapixels(limits.pixels)}."
+        ) from error
     # Decoders raise all kinds of exceptions for broken bytes.
     except Exception as error:
         raise InputError("The file cannot be read as a picture; it may be damaged.") from error
     if width * height > limits.pixels:
-        given = f"{width:,} x {height:,}, more than {limits.pixels:,} pixels"
+        given = f"{width:,} x {height:,} pixels, more than {_megapixels(limits.pixels)}"
         raise ProblemError(413, f"The picture has {given}.")
     loaded = load_image(content, name="the file", at_least=0 if whole else _SIDE)
     if whole:
@@ -96,13 +98,17 @@ def decode_image(content: bytes, limits: Limits, *, whole: bool = False) -> Imag
     return square if side <= _SIDE else square.resize((_SIDE, _SIDE), reducing_gap=3.0)
 
 
+def _megapixels(pixels: int) -> str:
+    return f"{pixels / 1e6:.3g} megapixels" if pixels >= 1e6 else f"{pixels:,} pixels"
+
+
 def decode_audio(content: bytes, limits: Limits) -> tuple[NDArray[np.float32], int]:
     """Samples (n,), the mean of all channels, and their rate.
 
     A header may lie about the length, so that no more is read than is allowed.
     """
     module = require("soundfile", extra="music", purpose="Reading audio files")
-    too_long = ProblemError(413, f"The sound is longer than {limits.seconds:g} seconds.")
+    too_long = ProblemError(413, f"The sound is longer than {time_text(limits.seconds)}.")
     parts: list[NDArray[np.float32]] = []
     try:
         with module.SoundFile(BytesIO(content)) as file:

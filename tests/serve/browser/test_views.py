@@ -40,6 +40,26 @@ def test_the_map_by_keyboard(visit: Opener, live: Live) -> None:
     expect(canvas).to_be_visible()
 
 
+def test_pictures_from_close_by(visit: Opener, live: Live) -> None:
+    page = visit(live, "?view=map")
+    expect(page.locator("#view-map .note")).to_contain_text("neighbours together")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    canvas = page.locator("#view-map canvas")
+    canvas.focus()
+    for _ in range(4):
+        page.keyboard.press("+")
+    page.wait_for_load_state("networkidle")
+    few = [url for url in asked if "/media/thumbnail" in url]
+    # Those in view, each once.
+    assert 0 < len(few) < 75
+    assert len(set(few)) == len(few)
+    before = canvas.screenshot()
+    page.get_by_role("button", name="Dark colours").click()
+    page.wait_for_timeout(200)
+    assert canvas.screenshot() != before
+
+
 def test_the_map_by_mouse(visit: Opener, live: Live) -> None:
     page = visit(live, "?view=map")
     canvas = page.locator("#view-map canvas")

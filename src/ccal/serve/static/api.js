@@ -71,6 +71,7 @@ const address = (path, values) => {
 export const info = () => json("api/info");
 export const evaluation = () => json("api/evaluation");
 export const map = () => json("api/map");
+export const dimensions = (ends) => json(`api/dimensions?${ends.map((end) => `end=${end}`).join("&")}`);
 export const items = ({ signal, ...values }) => json(address("api/items", values), { signal });
 export const item = (id, signal) => json(address("api/item", { id }), { signal });
 export const health = async () => (await fetch("health", { cache: "no-store" })).ok;

@@ -1,7 +1,7 @@
 // The search box: words, a file that is chosen, dropped or pasted, or a recording.
 
 import { Problem } from "./api.js";
-import { $, bytes, several } from "./dom.js";
+import { $, bytes, duration } from "./dom.js";
 import { RecordingProblem, canRecord, cancelRecording, record, stopRecording } from "./recorder.js";
 
 /** The kinds of query the collection takes. */
@@ -129,7 +129,7 @@ export function fitBox(info) {
   const start = kinds.has("text") ? "Search with" : "Or search with";
   $("hint").textContent = `${start} ${wanted(info, { recording: true })}.`;
   if (!files) return;
-  const minutes = several(Math.round(info.limits.seconds / 60), "minute");
-  const most = bytes(info.limits.upload_bytes) + (kinds.has("audio") ? ` and ${minutes}` : "");
+  const long = kinds.has("audio") ? ` and ${duration(info.limits.seconds)}` : "";
+  const most = bytes(info.limits.upload_bytes) + long;
   $("hint").append(` Drop or paste files anywhere; at most ${most}.`);
 }

@@ -57,11 +57,17 @@ export function clock(seconds) {
   return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
 }
 
-/** Bytes as people write them: 10485760 -> 10 MB. */
+/** Bytes as people write them: 20000000 -> 20 MB. */
 export function bytes(number) {
-  const units = ["bytes", "KB", "MB", "GB"];
-  const power = Math.min(units.length - 1, Math.floor(Math.log2(Math.max(1, number)) / 10));
-  return `${Number((number / 1024 ** power).toPrecision(3))} ${units[power]}`;
+  const units = ["bytes", "kB", "MB", "GB"];
+  const power = Math.min(units.length - 1, Math.floor(Math.log10(Math.max(1, number)) / 3));
+  return `${Number((number / 1000 ** power).toPrecision(3))} ${units[power]}`;
+}
+
+/** Seconds as people say them: 120 -> 2 minutes, 90 -> 90 seconds. */
+export function duration(seconds) {
+  if (seconds < 120 || seconds % 60) return several(Number(seconds.toPrecision(3)), "second");
+  return several(seconds / 60, "minute");
 }
 
 export const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;

@@ -1,13 +1,18 @@
 // A map of the embedding space to wander in: drag, wheel, two fingers or keys; click to search.
 
 import * as api from "./api.js";
-import { RING, SIGNS, draw } from "./drawing.js";
-import { $, count, el, iconButton, several, sign } from "./dom.js";
+import { RING, SIGNS, draw, withRoom } from "./drawing.js";
+import { $, count, el, iconButton, reducedMotion, several, sign } from "./dom.js";
 import { followPointers } from "./pointers.js";
 import { onTheme } from "./theme.js";
 import { Viewport } from "./viewport.js";
 
 const REACH = 18;
+const LOADING = 6;
+const KEPT = 600;
+const PICTURE = 192;
+const ASK_AGAIN = 2000;
+const MOVING = 800;
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
 
 /** Build the map in its section; `search` takes an id, and `mark` of what returns takes ids. */
@@ -36,12 +41,19 @@ export async function buildMap(info, search) {
   const ringed = el("li", { hidden: true }, sign(RING, "hit"), "results of the last search");
   legend.append(ringed);
   let selected = -1;
+  let roomy = { unit: 0, at: new Set() };
+  let shown = new Map();
 
   const paint = () => {
     // Only elements know what light-dark() means at the moment.
     const colour = (node) => getComputedStyle(node).color;
     const colours = Object.fromEntries(signs.map(({ group, node }) => [group, colour(node)]));
-    draw(canvas, view, points, { colours, ink: colour(canvas), hits, selected, picture });
+    const paper = getComputedStyle(area).backgroundColor;
+    if (roomy.unit !== view.unit) roomy = { unit: view.unit, at: withRoom(view, points) };
+    const look = { colours, paper, ink: colour(canvas), hits, selected, roomy: roomy.at };
+    const drawn = draw(canvas, view, points, { ...look, picture: pictures.get });
+    shown = drawn.shown;
+    pictures.want(drawn.missing);
   };
   let waiting = 0;
   const repaint = () => {
@@ -49,9 +61,12 @@ export async function buildMap(info, search) {
     waiting = requestAnimationFrame(paint);
   };
 
-  const picture = pictures(points, repaint);
+  const pictures = loadedPictures(points, repaint);
 
   const nearest = (px, py, reach) => {
+    for (const [at, [left, top, right, bottom]] of [...shown].reverse()) {
+      if (px >= left && px <= right && py >= top && py <= bottom) return at;
+    }
     let best = { at: -1, distance: reach * reach };
     for (let at = 0; at < points.x.length; at++) {
       const [x, y] = view.toScreen(points.x[at], points.y[at]);
@@ -147,6 +162,24 @@ export async function buildMap(info, search) {
   }).observe(area);
   onTheme(repaint);
   const note = el("p", { class: "note" }, about(plane));
+  const place = (x, y) => {
+    Object.assign(points, { x, y });
+    roomy.unit = 0;
+    view.fit(x, y);
+    moved();
+  };
+  // The first map is a quick one; a better one may follow.
+  const improve = async () => {
+    const better = await api.map().catch(() => null);
+    if (!better) return;
+    if (better.pending) return void setTimeout(improve, ASK_AGAIN);
+    note.textContent = about(better);
+    points.regions = [];
+    await glide(points, better, place);
+    points.regions = better.regions;
+    repaint();
+  };
+  if (plane.pending) setTimeout(improve, ASK_AGAIN);
   $("view-map").replaceChildren(el("h1", {}, "Map"), note, legend, area, spoken);
   return {
     mark(ids) {
@@ -159,15 +192,42 @@ export async function buildMap(info, search) {
   };
 }
 
+/** Move all points to where `better` has them. */
+async function glide(points, better, place) {
+  const [x, y] = [points.x, points.y];
+  const same = better.ids.length === x.length && better.ids.every((id, at) => id === points.ids[at]);
+  if (!same) return;
+  const between = (from, to, share) => from.map((value, at) => value + share * (to[at] - value));
+  const began = performance.now();
+  const frame = () => new Promise(requestAnimationFrame);
+  for (let share = reducedMotion() ? 1 : 0; share < 1; ) {
+    await frame();
+    share = Math.min(1, (performance.now() - began) / MOVING);
+    const eased = share * share * (3 - 2 * share);
+    place(between(x, better.x, eased), between(y, better.y, eased));
+  }
+  place(better.x, better.y);
+}
+
+const PROJECTIONS = { pacmap: "PaCMAP", umap: "UMAP", pca: "PCA" };
+
 function about(plane) {
   const some = plane.ids.length < plane.total ? `${count(plane.ids.length)} of ` : "";
-  const [first, second] = plane.explained ?? [0, 0];
-  const share = Math.round(100 * (first + second));
-  return (
-    `${some}${several(plane.total, "item")}. What lies close together is alike for the model. ` +
-    `Only the two main directions of the space are shown, which hold ${share}% of its spread. ` +
-    "Click an item to search with it."
-  );
+  const name = PROJECTIONS[plane.projection] ?? plane.projection;
+  const parts = [`${some}${several(plane.total, "item")}, each where the model puts it.`];
+  if (plane.projection !== "pca") {
+    parts.push(`${name} keeps neighbours together; what lies far apart differs, however far.`);
+  } else {
+    const share = Math.round(100 * plane.explained.reduce((sum, one) => sum + one, 0));
+    parts.push(`PCA: the two main directions, with ${share}% of the spread.`);
+    parts.push(
+      plane.pending
+        ? `${PROJECTIONS[plane.pending]} is at work on a map that keeps neighbours together.`
+        : "Install pacmap for a map that keeps neighbours together.",
+    );
+  }
+  parts.push("Click an item to search with it.");
+  return parts.join(" ");
 }
 
 function fillTip(tip, points, at) {
@@ -175,19 +235,39 @@ function fillTip(tip, points, at) {
   tip.replaceChildren(kind, el("p", {}, points.labels[at]));
 }
 
-/** The picture at a position: an image, undefined while it loads, or null where there is none. */
-function pictures(points, loaded) {
+/** Small pictures by position: loaded a few at a time, those last wanted first. */
+function loadedPictures(points, loaded) {
   const known = new Map();
-  return (at) => {
-    if (points.kinds[at] !== "image") return null;
-    if (!known.has(at)) {
-      known.set(at, undefined);
-      loadPicture(points.ids[at]).then(
-        (image) => (known.set(at, image), loaded()),
-        () => known.set(at, null),
-      );
+  let wanted = [];
+  let running = 0;
+  const load = async (at) => {
+    known.set(at, null);
+    running++;
+    try {
+      const image = await loadPicture(points.ids[at]);
+      const scale = Math.min(1, PICTURE / Math.max(image.naturalWidth, image.naturalHeight));
+      const [width, height] = [image.naturalWidth * scale, image.naturalHeight * scale];
+      const size = { resizeWidth: Math.ceil(width), resizeHeight: Math.ceil(height) };
+      known.set(at, await createImageBitmap(image, { ...size, resizeQuality: "medium" }));
+    } catch {
+      // It stays a point.
     }
-    return known.get(at);
+    running--;
+    loaded();
+    next();
+  };
+  const next = () => {
+    while (running < LOADING && wanted.length) load(wanted.shift());
+  };
+  return {
+    /** The picture at a position, null where there is none, undefined if nobody has asked yet. */
+    get: (at) => known.get(at),
+    want(positions) {
+      wanted = positions.filter((at) => !known.has(at));
+      // The oldest ones make room.
+      for (const at of [...known.keys()].slice(0, Math.max(0, known.size - KEPT))) known.delete(at);
+      next();
+    },
   };
 }
 

@@ -1,6 +1,11 @@
-// Why a result matches: what each leading canonical dimension adds to the score, and which words.
+// Why a result matches: which words of the query count, and towards what both lean.
 
-import { el } from "./dom.js";
+import { Problem, dimensions } from "./api.js";
+import { el, several } from "./dom.js";
+import { lazyImage } from "./media.js";
+import { addressOf } from "./route.js";
+
+const MOST = 4;
 
 const signed = (x) => `${x < 0 ? "−" : "+"}${Math.abs(x).toFixed(3)}`;
 
@@ -12,40 +17,105 @@ export const scoreOf = (score) =>
     score.toFixed(3),
   );
 
-/** A `<details>` with the score, a few bars at once, and all of them when opened. */
+/** A `<details>` with the score, a few bars at once, and the reasons when opened. */
 export function why(result) {
   const parts = result.dimensions ?? [];
   if (parts.length === 0) return el("p", { class: "why" }, scoreOf(result.score));
   const look = lookOf(parts.map((part) => part.contribution));
   const small = parts.map((part) => el("i", look(part.contribution)));
   const spark = el("span", { class: "spark", "aria-hidden": "true" }, small);
-  const sum = parts.reduce((total, part) => total + part.contribution, 0);
-  const rest = result.rest ?? result.score - sum;
-  const note = [`These ${parts.length} add ${signed(sum)}, all others ${signed(rest)}`];
-  if (result.correction) note.push(`, the correction for hubs ${signed(result.correction)}`);
-  const panel = el(
-    "div",
-    { class: "panel" },
-    el("h3", {}, "What the strongest canonical dimensions add"),
-    bars(parts.map((part) => [String(part.dimension), part.contribution])),
-    el("p", { class: "note" }, ...note, "."),
-  );
-  const known = (result.words ?? []).filter((word) => word.known);
-  const words = known.sort((a, b) => b.weight - a.weight).slice(0, 5);
-  if (words.length) {
-    const rows = bars(words.map((word) => [word.word, word.weight]));
-    panel.append(el("h3", {}, "What the score loses without a word"), rows);
-  }
+  const panel = el("div", { class: "panel" });
+  const open = (event) => {
+    if (event.target.open && !panel.hasChildNodes()) fill(panel, result);
+  };
   return el(
     "details",
     // One name: opening the reasons of one result closes those of another.
-    { class: "why", name: "why" },
+    { class: "why", name: "why", ontoggle: open },
     el("summary", {}, scoreOf(result.score), spark, el("span", { class: "label" }, "Why")),
     panel,
   );
 }
 
-/** Names and what they add, as bars to the right (more) or to the left (less). */
+/** The reasons: words of the query, then directions of the space with what lies there. */
+function fill(panel, result) {
+  const known = (result.words ?? []).filter((word) => word.known && word.weight > 0);
+  const words = known.sort((a, b) => b.weight - a.weight).slice(0, 5);
+  if (words.length) {
+    const rows = bars(words.map((word) => [word.word, word.weight]));
+    panel.append(el("h3", {}, "Words of the query, and what the score loses without them"), rows);
+  }
+  const strongest = Math.max(...result.dimensions.map((part) => Math.abs(part.contribution)));
+  const matters = (part) => Math.abs(part.contribution) >= 0.1 * strongest;
+  const together = result.dimensions.filter((part) => part.contribution > 0 && matters(part));
+  const apart = result.dimensions.filter((part) => part.contribution < 0 && matters(part));
+  const shown = [...together.slice(0, MOST), ...apart.slice(0, 1)];
+  const ends = new Map(shown.map((part) => [part.end, el("div", { class: "end" }, "…")]));
+  const list = (parts) =>
+    el("ul", { class: "ends" }, parts.map((part) => reason(part, result, ends.get(part.end))));
+  if (together.length) {
+    panel.append(el("h3", {}, "Query and result both lean towards"), list(together.slice(0, MOST)));
+  }
+  if (apart.length) {
+    panel.append(el("h3", {}, "Only the query leans towards"), list(apart.slice(0, 1)));
+  }
+  panel.append(el("p", { class: "note" }, remainder(result, shown)));
+  describe(ends);
+}
+
+/** One direction: what lies there, where it comes from, and what it adds. */
+function reason(part, result, end) {
+  const kind = result.canonical ? "canonical dimension" : "dimension";
+  const facts = [`${signed(part.contribution)} by ${kind} ${part.dimension}`];
+  if (part.correlation !== null) facts.push(`correlation ${part.correlation.toFixed(2)}`);
+  if (part.words?.length) facts.unshift(`from ${part.words.map((word) => `“${word}”`).join(", ")}`);
+  const look = lookOf(result.dimensions.map((one) => one.contribution))(part.contribution);
+  const bar = el("div", { class: "track", "aria-hidden": "true" }, el("i", look));
+  return el("li", {}, end, bar, el("p", { class: "note" }, facts.join(" · ")));
+}
+
+function remainder(result, shown) {
+  const left = result.dimensions.filter((part) => !shown.includes(part));
+  const rest = left.reduce((sum, part) => sum + part.contribution, result.rest ?? 0);
+  const number = left.length + (result.others ?? 0);
+  const parts = number ? [`${several(number, "other dimension")}: ${signed(rest)}.`] : [];
+  if (result.correction) {
+    const what = "Correction for hubs (items that are close to almost every query)";
+    parts.push(`${what}: ${signed(result.correction)}.`);
+  }
+  return parts.join(" ");
+}
+
+/** Fill each element of `ends` with the words and items at that end. */
+async function describe(ends) {
+  let found = [];
+  try {
+    found = (await dimensions([...ends.keys()])).ends;
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+  }
+  const about = new Map(found.map((one) => [one.end, one]));
+  for (const [end, node] of ends) {
+    const { terms = [], examples = [] } = about.get(end) ?? {};
+    const name = terms.length ? el("strong", {}, terms.slice(0, 4).join(", ")) : null;
+    const items = examples.map(example);
+    const nothing = name || items.length ? null : el("span", {}, "what cannot be put into words");
+    const list = items.length ? el("div", { class: "examples" }, items) : null;
+    node.replaceChildren(...[name, nothing, list].filter(Boolean));
+  }
+}
+
+/** An item at the end of a dimension, as a link that searches with it. */
+function example(item) {
+  const name = item.text ?? item.title ?? item.id;
+  const href = addressOf({ query: { type: "item", id: item.id } });
+  const link = { href, "data-item": item.id, title: name };
+  if (!item.media?.thumbnail) return el("a", link, name);
+  const image = lazyImage(item.media.thumbnail, "");
+  return el("a", { ...link, class: "picture", "aria-label": `Search with ${name}` }, image);
+}
+
+/** Names and what they add, as bars. */
 function bars(rows) {
   const look = lookOf(rows.map(([, value]) => value));
   return el(
