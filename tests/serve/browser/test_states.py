@@ -28,7 +28,7 @@ def problem(page: Page) -> Any:
 
 def test_an_oversized_file(visit: Opener, live: Live, tmp_path: Path) -> None:
     path = tmp_path / "huge.png"
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(21 * 2**20))
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(21_000_000))
     page = visit(live, "?q=red+square+on+a+greenground", expected=FAILED)
     expect(page.locator("#status")).to_contain_text("The best")
     page.locator("#file").set_input_files(path)
