@@ -109,8 +109,8 @@ def test_whole_numbers_cannot_be_bad() -> None:
 
 
 def test_pairs_of_files(tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", np.ones((4, 3), dtype=np.float16))
-    np.savez(tmp_path / "y.npz", a=np.ones((4, 2)), b=np.ones((5, 2)))
+    np.save(tmp_path / "x.npy", np.eye(4, 3, dtype=np.float16))
+    np.savez(tmp_path / "y.npz", a=np.arange(8.0).reshape(4, 2), b=np.ones((5, 2)))
     x, y = f"image={tmp_path}/x.npy", f"text={tmp_path}/y.npz"
     pairs = read_source(Source(x=x, y=f"{y}:a")).pairs
     assert pairs.names == ("image", "text")

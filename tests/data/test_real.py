@@ -53,9 +53,15 @@ def test_flickr8k_separate() -> None:
     pairs = read_table(DATA / "flickr8k/pairs.jsonl", {"image": features, "text": "captions"}).pairs
     assert len(pairs) == 35_000
     assert pairs.column("image").source is features
-    train, _, test = split_pairs(pairs, valid=500, test=1000).of(pairs)
-    assert (len(train), len(test)) == (27_500, 5_000)
-    assert np.array_equal(test.column("image")[0], test.column("image")[4])
+    former = split_pairs(pairs, valid=500, test=1000, allow_leaks=True).of(pairs)
+    assert [len(part) for part in former] == [27_500, 2_500, 5_000]
+    # One photo is there twice, and 351 rows have the caption of another photo.
+    parts = split_pairs(pairs, valid=500, test=1000).of(pairs)
+    assert [len(part) for part in parts] == [27_500, 2_500, 5_000]
+    for name in pairs.names:
+        train, valid, test = (set(part.items(name).tolist()) for part in parts)
+        assert len(train | valid | test) == len(train) + len(valid) + len(test)
+    assert np.array_equal(parts[2].column("image")[0], parts[2].column("image")[4])
 
 
 @needs["flickr8k"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import ccal
 from ccal.data import Source
 from ccal.errors import InputError
 from ccal.runs import Run
+from ccal.runs.config import read_config
 from ccal.training import Settings
 
 FOUND = {
@@ -76,7 +78,17 @@ split_sha256 = "b"
 def test_a_folder_of_an_earlier_version_opens(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text(OLDER)
     run = Run.open(tmp_path, finished=False)
-    assert (run.settings, run.source, run.found) == (SETTINGS, SOURCE, FOUND)
+    assert (run.settings, run.found) == (SETTINGS, FOUND)
+    # Rows of one photo were split apart then, and the split must stay what it was.
+    assert run.source == replace(SOURCE, allow_leaks=True)
+    assert read_config(tmp_path / "config.toml")[1]["allow_leaks"] is True
+    assert "allow_leaks" not in read_config(_of_a_person(tmp_path))[1]
+
+
+def _of_a_person(folder: Path) -> Path:
+    path = folder / "mine.toml"
+    path.write_text('[data]\nx = "a.npy"\n')
+    return path
 
 
 def test_finished_is_said_last(run: Run) -> None:

@@ -165,6 +165,11 @@ SPLIT = {
         shown="0.1",
     ),
     "split_seed": _split(int, "Draws another random split.", shown="0"),
+    "allow_leaks": _split(
+        bool,
+        "Split apart rows of one photo or one text, so that training sees what is tested.",
+        "--allow-leaks",
+    ),
 }
 """Options that describe the split, by the names of the fields of a `Source`."""
 

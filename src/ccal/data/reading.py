@@ -3,6 +3,7 @@
 import difflib
 import hashlib
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -86,14 +87,19 @@ def read_source(source: Source) -> Data:
     pairs, parts, notes = _from_arrays(source) if source.table is None else _from_table(source)
     # Published data with classes are split by class, for zero-shot retrieval.
     by = source.split_by or (None if source.layout is None else "label")
+    split_rows = partial(
+        split_pairs,
+        by=by,
+        valid=source.valid,
+        seed=source.split_seed,
+        allow_leaks=source.allow_leaks,
+    )
     if parts is None:
-        sizes = {"valid": source.valid, "test": source.test}
-        return Data(pairs, split_pairs(pairs, by=by, **sizes, seed=source.split_seed), notes)
+        return Data(pairs, split_rows(pairs, test=source.test), notes)
     split = column_split(parts)
     if len(split.valid) == 0:
         # Tables often know train and test only; the validation pairs come from train.
-        train = pairs[split.train]
-        inner = split_pairs(train, by=by, valid=source.valid, test=0, seed=source.split_seed)
+        inner = split_rows(pairs[split.train], test=0)
         split = Split(split.train[inner.train], split.train[inner.valid], split.test)
     return Data(pairs, split, notes)
 

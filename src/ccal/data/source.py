@@ -32,7 +32,7 @@ _RULES: dict[str, Rule | tuple[Rule, ...]] = {
     "valid": Number(at_least=0),
     "test": Number(at_least=0),
     "split_seed": Whole(at_least=0),
-    "skip_bad_rows": Options(True, False),
+    **dict.fromkeys(("allow_leaks", "skip_bad_rows"), Options(True, False)),
 }
 
 
@@ -111,11 +111,13 @@ class Source:
         group: column of what pairs show; pairs of one group are never split apart.
         split_column: column of train, valid or test.
         captions: a list of texts in one row is "separate" pairs or one text ("concatenate").
-        split_by: what stays together in a split: "random" rows alone, "group" or "label"; groups if
-            there are any. Of a layout labels, by its published lists unless this is given.
+        split_by: what stays together in a split: "group", "label", or "random" for neither; groups
+            if there are any. Of a layout labels, by its published lists unless this is given.
         valid: share (float) or number (int) of validation pairs or groups.
         test: the same for test pairs.
         split_seed: of the random split.
+        allow_leaks: split apart rows that show the same photo or have the same text, which else
+            stay together unless a column or labels decide; see `ccal.data.splits.connected_rows`.
         skip_bad_rows: leave out what cannot be read, instead of refusing it.
     """
 
@@ -133,6 +135,7 @@ class Source:
     valid: float | int = 0.1
     test: float | int = 0.1
     split_seed: int = 0
+    allow_leaks: bool = False
     skip_bad_rows: bool = False
 
     def __post_init__(self) -> None:

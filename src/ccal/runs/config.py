@@ -12,6 +12,9 @@ from ccal.optional import require
 LAYOUT_VIEWS = {"x": "image", "y": "text"}
 """What x and y are in a published data set, unless a person says otherwise."""
 
+FORMER_DATA = {"allow_leaks": True}
+"""What [data] meant in runs of versions that did not write these options."""
+
 _READ, _IGNORED = ("train", "data"), ("run", "found")
 
 
@@ -65,6 +68,8 @@ def read_config(path: Path | None) -> tuple[dict[str, Any], dict[str, Any]]:
             raise InputError(f"{path}: there is no table [{name}]; {hint}")
     train, data = (dict(tables.get(name, {})) for name in _READ)
     _check(path, train, data)
+    if "run" in tables:
+        data = {**FORMER_DATA, **data}
     # Relative paths start at the file's own folder; a run's config.toml names another, `folder`.
     if data:
         data["folder"] = str(Path(path.parent, data.get("folder", ".")).absolute())

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ccal.errors import InputError
 from ccal.files import write_atomically
-from ccal.runs.config import read_toml, to_toml
+from ccal.runs.config import FORMER_DATA, read_toml, to_toml
 
 if TYPE_CHECKING:
     from ccal.data import Source
@@ -129,7 +129,7 @@ class Run:
             raise InputError(f"{folder} has format {form!r}; this version reads {_FORMAT}.")
         try:
             settings = Settings.from_mapping(tables["train"])
-            source = Source.from_mapping(tables["data"])
+            source = Source.from_mapping({**FORMER_DATA, **tables["data"]})
         except InputError as error:
             raise InputError(f"{folder / 'config.toml'}: {error}") from error
         run = cls(folder, settings, source, tables["found"], tables["run"])
