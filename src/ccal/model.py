@@ -14,6 +14,7 @@ from ccal.bounds import Options, Whole, check
 from ccal.cca import CCALayer
 from ccal.encoders import FrontEnd, build_front_end, build_tower, front_end_config, tower_config
 from ccal.errors import InputError
+from ccal.evaluation.calibration import Calibration
 from ccal.evaluation.hubs import HubCorrection
 from ccal.files import load_part, save_part
 
@@ -100,6 +101,8 @@ class DualEncoder(nn.Module):
         if unknown := set(self.front_ends) - set(towers):
             raise InputError(f"front_ends names {sorted(unknown)}, the towers are {list(towers)}.")
         self.hubs: HubCorrection | None = None
+        # By the modality of the query; training estimates them on validation pairs.
+        self.calibrations: dict[str, Calibration] = {}
         self.dim, self.projection_type, self.cca_arguments = dim, projection, dict(cca or {})
         self.towers = nn.ModuleDict(towers)
         self.projection: CCALayer | LearnedProjection | None = None
@@ -212,6 +215,7 @@ class DualEncoder(nn.Module):
             "towers": {name: tower(network) for name, network in self.towers.items()},
             "front_ends": {n: front_end_config(f) for n, f in self.front_ends.items()},
             "hubs": self.hubs and self.hubs.config(),
+            "calibrations": {name: c.as_dict() for name, c in self.calibrations.items()},
         }
 
     @classmethod
@@ -230,6 +234,9 @@ class DualEncoder(nn.Module):
         )
         if config["hubs"]:
             model.hubs = HubCorrection(**config["hubs"])
+        # Models of earlier versions have none.
+        found = config.get("calibrations", {})
+        model.calibrations = {name: Calibration(**values) for name, values in found.items()}
         return model
 
     def save(self, folder: str | os.PathLike[str]) -> None:

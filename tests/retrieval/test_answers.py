@@ -74,9 +74,9 @@ def test_positions_and_slices(answers: list[Hits]) -> None:
 def test_items_can_be_told_apart_before_they_are_read(answers: list[Hits]) -> None:
     hits = answers[0]
     stored = list(hits.stored())
-    assert [score for score, _ in stored] == [hit.score for hit in hits]
-    assert [unpack_record(*one)[0] for _, one in stored] == [hit.id for hit in hits]
-    assert len({one for _, one in [*stored, *answers[0].stored()]}) == 3
+    assert [score for score, _, _ in stored] == [hit.score for hit in hits]
+    assert [unpack_record(*one)[0] for _, _, one in stored] == [hit.id for hit in hits]
+    assert len({one for _, _, one in [*stored, *answers[0].stored()]}) == 3
 
 
 def test_they_travel(answers: list[Hits]) -> None:
@@ -89,4 +89,6 @@ def test_they_travel(answers: list[Hits]) -> None:
         "modality": "image",
         "metadata": {"n": 1},
         "file": None,
+        "chance": None,
+        "match": None,
     }

@@ -14,7 +14,9 @@ def test_entries_are_rendered_as_valid_json() -> None:
     card = Card("é/1", "image", "image", 'a "b"\n', {"n": 1.5}, media=("image",))
     why: dict[str, object] = {"dimensions": []}
     found = json.loads(
-        entries_text([Entry(card, 0.1), Entry(card), Entry(card, 1.0, why, {"a": 2})])
+        entries_text(
+            [Entry(card, 0.1), Entry(card), Entry(card, 1.0, 0.5, "strong", why, {"a": 2})]
+        )
     )
     assert [result["score"] for result in found] == [0.1, None, 1.0]
     assert [result["why"] for result in found] == [None, None, why]

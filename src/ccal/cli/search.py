@@ -111,6 +111,7 @@ def command(
         else:
             assert query is not None
             answers, several = _answers(index, query, modality, model, options)
+        meaning = next(filter(None, (_meaning(index, hits) for _, hits in answers)), "")
     if as_json:
         found = [{"query": name, "hits": [asdict(hit) for hit in hits]} for name, hits in answers]
         print(json.dumps(found if several else found[0], indent=1))
@@ -129,6 +130,8 @@ def command(
             print(line)
             if graphics and (shown := picture(hit.file, graphics)):
                 print(shown)
+    if meaning:
+        print(f"\n{meaning}")
 
 
 def parse_filters(texts: list[str]) -> dict[str, Any]:
@@ -234,13 +237,35 @@ def _guess(model: DualEncoder, query: str) -> str:
 
 
 def _table(hits: Sequence[Hit]) -> list[str]:
-    """Rank, score, id, file and metadata of each hit, in aligned columns below a header."""
-    rows = [["rank", "score", "id", ""]]
+    """Rank, match, score, id, file and metadata of each hit, in aligned columns below a header."""
+    judged = any(hit.match for hit in hits)
+    rows = [["rank", *(("match", "chance") if judged else ()), "score", "id", ""]]
     for rank, hit in enumerate(hits, start=1):
+        words = [str(hit.match), _percent(hit.chance or 0.0)] if judged else []
         facts = [f"{key}={_shown(value)}" for key, value in hit.metadata.items()]
         file = [hit.file] if hit.file and hit.file != hit.id else []
-        rows.append([str(rank), f"{hit.score:.4f}", hit.id, "  ".join([*file, *facts])])
-    return align(rows, left=(2, 3))
+        about = "  ".join([*file, *facts])
+        rows.append([str(rank), *words, f"{hit.score:.4f}", hit.id, about])
+    return align(rows, left=(1, 4, 5) if judged else (2, 3))
+
+
+def _meaning(index: Index, hits: Sequence[Hit]) -> str:
+    """What the words of these hits mean; empty if they have none."""
+    if not hits or hits[0].match is None:
+        return ""
+    found = hits[0].modality
+    (asked,) = (name for name in index.binding.modalities if name != found)
+    calibration, candidates = index.chances.calibration(asked, [found]), index.count(found)
+    assert calibration is not None
+    return (
+        f"chance: that a hit is exactly the right one of {candidates:,}, estimated on "
+        f"{calibration.queries:,} validation queries; strong: at least 1 in 2, fair: at least 1 in "
+        f"{1 / calibration.fair(candidates):.0f}, weak: less."
+    )
+
+
+def _percent(chance: float) -> str:
+    return "<1%" if chance < 0.01 else f"{int(100 * chance)}%"
 
 
 def _shown(value: Any) -> str:

@@ -6,15 +6,18 @@ record: id, metadata as JSON, and the file if there is one, separated by zero by
 them contains.
 """
 
+from __future__ import annotations
+
 import json
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, Protocol, overload
 
 import numpy as np
 
+from ccal.evaluation.calibration import Match
 from ccal.retrieval.exact import Doubles, Found, Ints, descending
 from ccal.retrieval.items import Hit
 
@@ -22,6 +25,10 @@ Facts = tuple[str, str, Mapping[str, Any], str | None]
 """The fields of an `Item`: id, modality, metadata, file."""
 Stored = tuple[str, bytes]
 """An item's modality and its record; equal for equal items."""
+Judgement = tuple[float, Match] | tuple[None, None]
+"""The chance that a hit is right, and the word for it; None if nobody knows."""
+Judge = Callable[[Sequence[float]], Sequence[Judgement]]
+"""From the scores of the hits of a query, the best first."""
 
 
 def pack_record(id: bytes, metadata: bytes, file: bytes | None) -> bytes:
@@ -84,6 +91,22 @@ class Catalogue:
         return shard.modality, shard[position - self.starts[number]]
 
 
+class Judged:
+    """The chances of the hits of one query, computed when somebody looks at them."""
+
+    __slots__ = ("_found", "_judge", "_scores")
+
+    def __init__(self, judge: Judge, scores: Doubles) -> None:
+        self._judge, self._scores = judge, scores
+        self._found: Sequence[Judgement] | None = None
+
+    def __call__(self) -> Sequence[Judgement]:
+        """The chance and the word of each score."""
+        if self._found is None:
+            self._found = self._judge(self._scores.tolist())
+        return self._found
+
+
 class Hits(Sequence[Hit]):
     """The hits of one query, the best first, as a list that cannot be changed.
 
@@ -95,10 +118,13 @@ class Hits(Sequence[Hit]):
     (['dog', 'bird'], 0.9, 2)
     """
 
-    __slots__ = ("_catalogue", "_positions", "_scores")
+    __slots__ = ("_catalogue", "_judged", "_positions", "_scores")
 
-    def __init__(self, scores: Doubles, positions: Ints, catalogue: Catalogue) -> None:
+    def __init__(
+        self, scores: Doubles, positions: Ints, catalogue: Catalogue, judged: Judged | None = None
+    ) -> None:
         self._scores, self._positions, self._catalogue = scores, positions, catalogue
+        self._judged = judged
 
     def __len__(self) -> int:
         return len(self._scores)
@@ -109,11 +135,12 @@ class Hits(Sequence[Hit]):
     def __getitem__(self, number: slice) -> list[Hit]: ...
     def __getitem__(self, number: int | slice) -> Hit | list[Hit]:
         if isinstance(number, slice):
-            return list(Hits(self._scores[number], self._positions[number], self._catalogue))
-        return self._hit(float(self._scores[number]), int(self._positions[number]))
+            return list(self)[number]
+        judgement = self._judgements()[number]
+        return self._hit(float(self._scores[number]), int(self._positions[number]), judgement)
 
     def __iter__(self) -> Iterator[Hit]:
-        return map(self._hit, self._scores.tolist(), self._positions.tolist())
+        return map(self._hit, self._scores.tolist(), self._positions.tolist(), self._judgements())
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, list | Hits):
@@ -129,14 +156,24 @@ class Hits(Sequence[Hit]):
         # Positions mean nothing in another process.
         return list, (list(self),)
 
-    def stored(self) -> Iterator[tuple[float, Stored]]:
-        """Scores and stored items, for callers that have decoded some of them before."""
-        stored = map(self._catalogue.stored, self._positions.tolist())
-        return zip(self._scores.tolist(), stored, strict=True)
+    def judged(self, judge: Judge, k: int) -> Hits:
+        """The first k, with chances by the scores of all."""
+        judged = Judged(judge, self._scores)
+        return Hits(self._scores[:k], self._positions[:k], self._catalogue, judged)
 
-    def _hit(self, score: float, position: int) -> Hit:
+    def stored(self) -> Iterator[tuple[float, Judgement, Stored]]:
+        """Scores, chances and stored items, for callers that have decoded some of them before."""
+        stored = map(self._catalogue.stored, self._positions.tolist())
+        return zip(self._scores.tolist(), self._judgements(), stored, strict=True)
+
+    def _judgements(self) -> Sequence[Judgement]:
+        if self._judged is None:
+            return [(None, None)] * len(self)
+        return self._judged()[: len(self)]
+
+    def _hit(self, score: float, position: int, judgement: Judgement) -> Hit:
         id, modality, metadata, file = unpack_record(*self._catalogue.stored(position))
-        return Hit(id, score, modality, metadata, file)
+        return Hit(id, score, modality, metadata, file, *judgement)
 
 
 def ranked(shards: list[Found], catalogue: Catalogue, queries: int, k: int) -> list[Hits]:

@@ -14,6 +14,7 @@ from ccal.errors import InputError
 from ccal.model import DualEncoder, Items
 from ccal.retrieval.backends import create_backend, open_backend
 from ccal.retrieval.backends.base import Backend, Vectors
+from ccal.retrieval.chances import Chances
 from ccal.retrieval.embedding import (
     Progress,
     as_batch,
@@ -67,6 +68,7 @@ class Index:
 
     def __init__(self, backend: Backend, model: DualEncoder | None) -> None:
         self._backend, self._model = backend, model
+        self.chances = Chances(backend, model)
 
     @classmethod
     def build(
@@ -165,7 +167,7 @@ class Index:
         found, binding = fingerprint(model), self.binding
         if found != binding.fingerprint:
             raise other_model(self._backend.location, binding, found)
-        self._model = model
+        self._model, self.chances = model, Chances(self._backend, model)
 
     @property
     def binding(self) -> Binding:
@@ -277,7 +279,7 @@ class Index:
         model = self._needed_model("search by raw queries", "search_vectors or search_like")
         batch, several = as_batch(data)
         vectors = embed(model, modality, batch, self.binding.dims)
-        found = self._search(vectors, self._within(within, modality), k, where, exact)
+        found = self._search(vectors, self._within(within, modality), k, where, exact, modality)
         return found if several else found[0]
 
     def search_vectors(
@@ -288,11 +290,15 @@ class Index:
         within: str | None = None,
         where: Where | None = None,
         exact: bool = False,
+        modality: str | None = None,
     ) -> Any:
-        """The k nearest items of embeddings (dim,) or (n, dim), in all modalities by default."""
+        """The k nearest items of embeddings (dim,) or (n, dim), in all modalities by default.
+
+        Say what they are embeddings of by `modality`, and the hits have chances.
+        """
         rows = unit_vectors(vectors, self.binding.dim, "vectors")
         scope = self.binding.modalities if within is None else self._within(within, within)
-        found = self._search(rows, scope, k, where, exact)
+        found = self._search(rows, scope, k, where, exact, modality)
         return found if np.ndim(vectors) > 1 else found[0]
 
     def search_like(
@@ -308,7 +314,7 @@ class Index:
         (item,) = self._backend.items([id])
         vectors = unit_vectors(self._backend.vectors([id]), self.binding.dim, "vectors")
         scope = self._within(within, item.modality)
-        hits = self._search(vectors, scope, k + 1, where, exact)[0]
+        hits = self._search(vectors, scope, k + 1, where, exact, item.modality)[0]
         return [hit for hit in hits if hit.id != id][:k]
 
     def get(self, ids: Sequence[str]) -> list[Item]:
@@ -372,10 +378,16 @@ class Index:
         return (others[0] if others else modality,)
 
     def _search(
-        self, vectors: Vectors, scope: Sequence[str], k: int, where: Where | None, exact: bool
+        self,
+        vectors: Vectors,
+        scope: Sequence[str],
+        k: int,
+        where: Where | None,
+        exact: bool,
+        modality: str | None,
     ) -> Sequence[Sequence[Hit]]:
         check("k", k, Whole(at_least=1))
-        found = self._backend.search(vectors, scope, k, conditions(where or {}), exact)
+        found = self.chances.search(vectors, scope, k, conditions(where or {}), exact, modality)
         if not any(found):
             held = self._backend.counts()
             if not any(name in held for name in scope):

@@ -6,9 +6,12 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ccal.errors import CcalError, InputError
+
+if TYPE_CHECKING:
+    from ccal.evaluation.calibration import Match
 
 T = TypeVar("T")
 StorageType = Literal["float32", "float16"]
@@ -43,13 +46,19 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """An item that was found, with its cosine to the query."""
+    """An item that was found, with its cosine to the query.
+
+    `chance` is the chance that it is right, and `match` the same in a word: "strong", "fair" or
+    "weak"; both are None if the model does not say. See `ccal.evaluation.calibration`.
+    """
 
     id: str
     score: float
     modality: str
     metadata: Mapping[str, Any]
     file: str | None
+    chance: float | None = None
+    match: Match | None = None
 
 
 def counterparts(item: Item | Hit) -> tuple[list[str], int]:

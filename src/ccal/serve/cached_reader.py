@@ -163,14 +163,16 @@ class CachedReader:
         return self._kinds[modality]
 
     def search(self, queries: Sequence[Query], vectors: Vectors) -> list[list[Entry]]:
-        """Results of queries with the same `to` and `where`, by their vectors (n, d)."""
+        """Results of queries of one modality with the same `to` and `where`, by vectors (n, d)."""
         to, where = queries[0].to, queries[0].where or {}
         # One more for an item, which finds itself.
         k = max(query.k + (query.kind == "item") for query in queries)
         if self._sizes is not None and (cut := self._sizes.cut()):
             _log.warning("cut short: %s; all files are read again", ", ".join(cut))
             self.index.check()
-        found = self.index.search_vectors(vectors, k=k, within=to, where=where)
+        found = self.index.search_vectors(
+            vectors, k=k, within=to, where=where, modality=queries[0].modality
+        )
         results = []
         for query, hits in zip(queries, found, strict=True):
             own = query.data if query.kind == "item" else None
@@ -182,15 +184,15 @@ class CachedReader:
         """Hits with their cards, which are cached: reading an item takes as long as finding it."""
         if not isinstance(hits, Hits):
             shown = zip(self.cards(hits), hits, strict=True)
-            return [Entry(card, hit.score) for card, hit in shown]
+            return [Entry(card, hit.score, hit.chance, hit.match) for card, hit in shown]
         cards, results = self._cards().found, list(hits.stored())
-        if new := [stored for _, stored in results if stored not in cards]:
+        if new := [stored for *_, stored in results if stored not in cards]:
             if len(cards) >= _MOST_CARDS:
                 cards.clear()
-                new = [stored for _, stored in results]
+                new = [stored for *_, stored in results]
             made = self.cards([Item(*unpack_record(*stored)) for stored in new])
             cards |= dict(zip(new, made, strict=True))
-        return [Entry(cards[stored], score) for score, stored in results]
+        return [Entry(cards[stored], score, *judgement) for score, judgement, stored in results]
 
     def _existing(self, ids: Sequence[str]) -> list[Item]:
         """The items of those ids that are in the index."""

@@ -116,6 +116,8 @@ class Entry(NamedTuple):
 
     card: Card
     score: float | None = None
+    chance: float | None = None
+    match: str | None = None
     why: Mapping[str, Any] | None = None
     place: Mapping[str, Any] | None = None
 

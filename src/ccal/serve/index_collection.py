@@ -1,7 +1,7 @@
 """An `Index` as a collection: photos, texts, items of any two modalities.
 
 Queries of a batch are embedded together, one call of the model for each modality, and searched
-together, one call of the index for each modality searched in and each filter.
+together, one call of the index for each direction and each filter.
 """
 
 import math
@@ -123,10 +123,11 @@ class IndexCollection:
         embedded = self._embed_queries(queries)
         # An exception in place of vectors is also the answer.
         answers: list[Any] = list(embedded)
-        groups: dict[tuple[str | None, str], list[int]] = {}
+        groups: dict[tuple[str, str | None, str], list[int]] = {}
         for number, (query, rows) in enumerate(zip(queries, embedded, strict=True)):
             if not isinstance(rows, Exception):
-                groups.setdefault((query.to, repr(query.where)), []).append(number)
+                same = (query.modality, query.to, repr(query.where))
+                groups.setdefault(same, []).append(number)
         for members in groups.values():
             asked = [queries[number] for number in members]
             vectors = np.stack([embedded[number][0] for number in members])

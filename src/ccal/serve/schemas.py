@@ -23,7 +23,8 @@ _TEXT = "two dogs in the snow"
 _BUS: dict[str, JsonValue] = {"to": "image", "where": {"year": {">=": 1990}}}
 _RESULT = json.loads(
     """{"id": "photos/1.jpg", "modality": "image", "kind": "image", "score": 0.4213,
-    "title": "1.jpg", "text": null, "metadata": {"year": 1999}, "media": {
+    "chance": 0.62, "match": "strong", "title": "1.jpg", "text": null,
+    "metadata": {"year": 1999}, "media": {
     "image": "/media/image?id=photos%2F1.jpg", "thumbnail": "/media/thumbnail?id=photos%2F1.jpg",
     "audio": null, "staff": null}, "counterparts": [{"id": "photos/1.jpg#1", "modality": "text",
     "kind": "text", "title": "Two dogs play.", "text": "Two dogs play.", "media": {"image": null,
@@ -176,7 +177,11 @@ class Result(Counterpart):
 
     model_config = _examples(_RESULT)
 
-    score: float | None
+    score: float | None = Field(description="The cosine of query and item.")
+    chance: float | None = Field(
+        description="The chance that the item is right, estimated on validation pairs of the model."
+    )
+    match: str | None = Field(description="The chance in a word: strong, fair or weak.")
     metadata: dict[str, Any]
     counterparts: list[Counterpart] = Field(
         description="Items that it belongs to by the pairs of the index, five at most."

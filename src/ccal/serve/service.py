@@ -112,13 +112,17 @@ def text_response(text: str) -> Response:
 
 def entry_text(entry: Entry) -> str:
     """An item as JSON: what its card has rendered, and what this answer adds."""
-    card, score, why, place = entry
+    card, score, chance, match, why, place = entry
     if score is not None and not isfinite(score):
         raise ValueError(f"a score of {score}")
-    number = "null" if score is None else repr(score)
+    scored = f'"score":{"null" if score is None else repr(score)}'
+    if chance is None:
+        judged = '"chance":null,"match":null'
+    else:
+        judged = f'"chance":{chance!r},"match":"{match}"'
     if why is None and place is None:
-        return f'{card.opening},"score":{number},"why":null,"place":null}}'
-    return f'{card.opening},"score":{number},"why":{encode(why)},"place":{encode(place)}}}'
+        return f'{card.opening},{scored},{judged},"why":null,"place":null}}'
+    return f'{card.opening},{scored},{judged},"why":{encode(why)},"place":{encode(place)}}}'
 
 
 def entries_text(entries: Iterable[Entry]) -> str:

@@ -30,7 +30,13 @@ from ccal.training.methods import (
     make_front_ends,
     make_objective,
 )
-from ccal.training.scoring import class_scores, clearly_better, embed, reciprocal_ranks
+from ccal.training.scoring import (
+    calibrate_model,
+    class_scores,
+    clearly_better,
+    embed,
+    reciprocal_ranks,
+)
 from ccal.training.settings import Settings
 
 # Defaults of towers with a hidden layer; they were found on digits and Flickr8k.
@@ -120,6 +126,9 @@ def train(
     if correct == "yes" or (correct == "auto" and settings.method == "refined"):
         weight = choose_hub_weight(embed(model, seen), embed(model, held))
         facts["hub correction"] = f"weight {weight:g}"
+    _correct_hubs(model, seen, weight)
+    # Before the final training, after which the validation pairs would score too well.
+    calibrations = calibrate_model(model, valid, held)
     features = seen
     if settings.train_on_all:
         seen = concatenated(seen, held)
@@ -128,10 +137,8 @@ def train(
             trainer.fit(best.settings, model, seen, None, stage="all", epochs=best.epochs)
         epochs = f", {best.epochs} epochs" if best.epochs else ""
         facts["final training"] = f"on all {len(seen):,} pairs{epochs}"
-    if weight:
-        bank = torch.linspace(0, len(seen) - 1, min(len(seen), _BANK)).long()
-        x, y = (view[bank] for view in embed(model, seen))
-        model.correct_hubs((x, y), neighbours=min(_NEIGHBOURS, len(bank)), weight=weight)
+        _correct_hubs(model, seen, weight)
+    model.calibrations = calibrations
     return Trained(model.eval(), trainer.history, features, facts)
 
 
@@ -224,6 +231,14 @@ def _words(initial: LinearInitialisation, names: tuple[str, str]) -> str:
     ridge_x, ridge_y = initial.ridge or (0.0, 0.0)
     words = f"ridge {ridge_x:.3g} and {ridge_y:.3g}, weighted by correlation^{initial.power:g}"
     return words + (f", square roots of {' and '.join(rooted)}" if rooted else "")
+
+
+def _correct_hubs(model: DualEncoder, seen: PairFeatures, weight: float) -> None:
+    """Give a model the hub correction of this weight, with training pairs as its bank."""
+    if weight:
+        bank = torch.linspace(0, len(seen) - 1, min(len(seen), _BANK)).long()
+        x, y = (view[bank] for view in embed(model, seen))
+        model.correct_hubs((x, y), neighbours=min(_NEIGHBOURS, len(bank)), weight=weight)
 
 
 def choose_hub_weight(seen: tuple[Tensor, Tensor], held: tuple[Tensor, Tensor]) -> float:

@@ -16,6 +16,7 @@ from ccal.evaluation import (
     evenly_spaced,
     reachable_k,
 )
+from ccal.evaluation.calibration import Calibration, calibrate
 from ccal.model import DualEncoder
 from ccal.positives import Positives
 from ccal.ranks import counterpart_ranks
@@ -119,6 +120,17 @@ def embed(
 def reciprocal_ranks(x: Tensor, y: Tensor) -> Tensor:
     """1 / rank (n,) of pairs (n, k), the mean of both directions; ties count against them."""
     return torch.stack(counterpart_ranks(x, y, pessimistic=True)).double().reciprocal().mean(0)
+
+
+def calibrate_model(model: DualEncoder, valid: Pairs, held: PairFeatures) -> dict[str, Calibration]:
+    """What validation pairs and their features say about the scores of a model."""
+    x_items, y_items = (valid.items(name) for name in valid.names)
+    positives, *firsts = Positives.of_items(x_items, y_items, valid.group)
+    x, y = (
+        model.correct(name, view[torch.from_numpy(first).to(view.device)])
+        for name, view, first in zip(valid.names, embed(model, held), firsts, strict=True)
+    )
+    return calibrate(model.modalities, x, y, positives.links())
 
 
 def class_scores(model: DualEncoder, valid: PairFeatures, *, k: int = 50) -> Tensor:

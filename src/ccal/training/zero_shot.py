@@ -26,6 +26,7 @@ from ccal.encoders import LinearTower, build_tower, tower_config
 from ccal.encoders.dense import signed_root
 from ccal.errors import InputError
 from ccal.evaluation import ClassReport, class_average_precision, class_means, reachable_k
+from ccal.evaluation.calibration import calibrate
 from ccal.evaluation.hubs import mean_of_neighbours
 from ccal.files import load_part, save_part
 from ccal.model import DualEncoder, Items, load
@@ -256,7 +257,12 @@ def train_zero_shot(
         pairs.names[1]: _tower(cca.y_mean_, cca.y_projection_[:, :dim] * weights, root=False),
     }
     model = DualEncoder(dim=dim, projection="none", front_ends=front_ends, **towers).eval()
-    return ZeroShot(model, discriminant, facts["neighbours"], facts)
+    found = ZeroShot(model, discriminant, facts["neighbours"], facts)
+    # A hit is right if it is of the same class.
+    x, y = (found.candidates(held.given), model.encode(pairs.names[1], held.y))
+    same = (held.labels[:, None] == held.labels).nonzero().mT
+    model.calibrations = calibrate(pairs.names, x, y, (same[0], same[1]))
+    return found
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ const openLink = (result, attributes, ...children) =>
 const whyOf = (result) =>
   result.score === null || result.score === undefined
     ? null
-    : why({ score: result.score, ...(result.why ?? {}) });
+    : why({ ...result, ...(result.why ?? {}) });
 
 function rankOf(result, rank) {
   if (!Number.isFinite(result.score)) return null;
@@ -96,7 +96,7 @@ function tuneCard(result, rank) {
         seconds ? el("span", {}, `match ${clock(seconds[0])}–${clock(seconds[1])}`) : null,
         buttons?.begin,
       ),
-      result.score !== null && !result.why ? scoreOf(result.score) : null,
+      result.score !== null && !result.why ? scoreOf(result) : null,
     ),
     staff.strip,
     result.why ? whyOf(result) : null,

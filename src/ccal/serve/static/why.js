@@ -9,18 +9,24 @@ const MOST = 4;
 
 const signed = (x) => `${x < 0 ? "−" : "+"}${Math.abs(x).toFixed(3)}`;
 
-export const scoreOf = (score) =>
-  el(
+/** The score of a result; before it a word for people, if the model knows how good such hits are. */
+export function scoreOf({ score, match, chance }) {
+  const number = el(
     "span",
-    { class: "score", title: "Similarity: 1 is the most there can be" },
+    { class: match ? "score small" : "score", title: "Similarity: 1 is the most there can be" },
     el("span", { class: "hidden" }, "Score "),
     score.toFixed(3),
   );
+  if (!match) return number;
+  const share = chance < 0.01 ? "Less than 1%" : `About ${Math.floor(100 * chance)}%`;
+  const title = `${share} of such hits are exactly the right one`;
+  return el("span", { class: "judged" }, el("span", { class: `match ${match}`, title }, match), number);
+}
 
 /** A `<details>` with the score, a few bars at once, and the reasons when opened. */
 export function why(result) {
   const parts = result.dimensions ?? [];
-  if (parts.length === 0) return el("p", { class: "why" }, scoreOf(result.score));
+  if (parts.length === 0) return el("p", { class: "why" }, scoreOf(result));
   const look = lookOf(parts.map((part) => part.contribution));
   const small = parts.map((part) => el("i", look(part.contribution)));
   const spark = el("span", { class: "spark", "aria-hidden": "true" }, small);
@@ -32,7 +38,7 @@ export function why(result) {
     "details",
     // One name: opening the reasons of one result closes those of another.
     { class: "why", name: "why", ontoggle: open },
-    el("summary", {}, scoreOf(result.score), spark, el("span", { class: "label" }, "Why")),
+    el("summary", {}, scoreOf(result), spark, el("span", { class: "label" }, "Why")),
     panel,
   );
 }
