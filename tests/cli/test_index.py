@@ -99,7 +99,15 @@ def test_batches_embeddings_features_and_items(texts: Path, tmp_path: Path) -> N
     like = found(texts / "all.index", "--like", "image-1", "-k", 4)
     assert [hit["modality"] for hit in like["hits"]] == ["text"] * 4
     plain = invoke("search", texts / "all.index", tmp_path / "q.txt", "-k", 1)
-    assert plain.out.splitlines()[::4] == ["red bird", "blue dog"]
+    *lines, _, meaning = plain.out.splitlines()
+    assert lines[::4] == ["red bird", "blue dog"]
+    hit = answers[0]["hits"][0]
+    assert lines[1].split() == ["rank", "match", "chance", "score", "id"]
+    assert lines[2].split()[1:3] == [hit["match"], f"{int(100 * hit['chance'])}%"]
+    assert meaning.startswith("chance: that a hit is exactly the right one of 240, estimated on 21")
+    # Within a modality, and by vectors of unknown origin, nobody knows how good a hit is.
+    for answer in (features[0], vectors[0]):
+        assert (answer["hits"][0]["chance"], answer["hits"][0]["match"]) == (None, None)
 
 
 def test_ids_lines_and_rebuilding(texts: Path, tmp_path: Path) -> None:
