@@ -33,6 +33,8 @@ def test_otherwise_they_are_left_out(tmp_path: Path) -> None:
         paths, strict=False, limit=2, progress=lambda done, total: calls.append((done, total))
     )
     assert scan.good.tolist() == [0, 2, 3, 5]
+    assert list(scan.looks) == [paths[row] for row in scan.good]
+    assert scan.looks[paths[0]].shape == (16 * 16 * 3,)
     assert (scan.bad.total, len(scan.bad.shown)) == (3, 2)
     assert str(scan.bad).endswith("... and 1 more")
     assert calls == [(n, 7) for n in range(1, 8)]

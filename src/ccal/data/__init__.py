@@ -2,17 +2,19 @@
 
 pairs      two named columns, row i with row i; subsets without copies
 arrays     .npy and .npz files
-duplicates which items are the same
+duplicates which items are the same, and which pictures look the same
 records    rows of CSV, TSV, JSONL and Parquet files
 tables     pairs from a table, with bad rows reported by line
 splits     train / valid / test: random, group- or label-disjoint, or from a column
 source     `Source`: files, columns and split as plain data
 reading    `read_source`: the pairs of a `Source` and their split, with hashes that notice changes
+leaks      `leak_notes`: what held-out rows share with training rows
 items      items of one modality from a file, to embed or to index; the same items read again
 published  readers of published data sets
 """
 
 from ccal.data.arrays import find_bad_rows, load_array
+from ccal.data.leaks import leak_notes
 from ccal.data.pairs import Pairs, Rows
 from ccal.data.reading import Data, read_source
 from ccal.data.source import Source, View
@@ -31,6 +33,7 @@ __all__ = [
     "column_split",
     "disjoint_split",
     "find_bad_rows",
+    "leak_notes",
     "load_array",
     "random_split",
     "read_source",

@@ -2,7 +2,8 @@
 
 import difflib
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -56,11 +57,15 @@ def _rows_of_16_mb(rows: Rows) -> int:
 
 @dataclass(frozen=True)
 class Data:
-    """All pairs of a `Source`, their split, and notes for the user."""
+    """All pairs of a `Source`, their split, and warnings for the user (`notes`).
+
+    `looks` has a small picture of each image file; see `ImageScan`.
+    """
 
     pairs: Pairs
     split: Split
     notes: tuple[str, ...] = ()
+    looks: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict, repr=False)
 
     def part(self, name: str) -> Pairs:
         """The pairs of "train", "valid" or "test"."""
@@ -84,7 +89,7 @@ def read_source(source: Source) -> Data:
     """Read, check and split the pairs of a source."""
     for view in source.views:
         view.check_name()
-    pairs, parts, notes = _from_arrays(source) if source.table is None else _from_table(source)
+    pairs, parts, notes, looks = (_from_arrays if source.table is None else _from_table)(source)
     # Published data with classes are split by class, for zero-shot retrieval.
     by = source.split_by or (None if source.layout is None else "label")
     split_rows = partial(
@@ -95,16 +100,20 @@ def read_source(source: Source) -> Data:
         allow_leaks=source.allow_leaks,
     )
     if parts is None:
-        return Data(pairs, split_rows(pairs, test=source.test), notes)
+        return Data(pairs, split_rows(pairs, test=source.test), notes, looks)
     split = column_split(parts)
     if len(split.valid) == 0:
         # Tables often know train and test only; the validation pairs come from train.
         inner = split_rows(pairs[split.train], test=0)
         split = Split(split.train[inner.train], split.train[inner.valid], split.test)
-    return Data(pairs, split, notes)
+    return Data(pairs, split, notes, looks)
 
 
-def _from_arrays(source: Source) -> tuple[Pairs, None, tuple[str, ...]]:
+_Looks = dict[str, NDArray[np.uint8]]
+_Read = tuple[Pairs, NDArray[np.str_] | None, tuple[str, ...], _Looks]
+
+
+def _from_arrays(source: Source) -> _Read:
     views = {view.name: _array(source, view) for view in source.views}
     (n, first), (m, second) = ((len(a), p) for a, p in views.values())
     if n != m:
@@ -114,10 +123,10 @@ def _from_arrays(source: Source) -> tuple[Pairs, None, tuple[str, ...]]:
         )
     bad, notes = _bad(source, views)
     pairs = Pairs({name: array for name, (array, _) in views.items()})
-    return (pairs[np.setdiff1d(np.arange(n), bad)] if len(bad) else pairs), None, notes
+    return (pairs[np.setdiff1d(np.arange(n), bad)] if len(bad) else pairs), None, notes, {}
 
 
-def _from_table(source: Source) -> tuple[Pairs, NDArray[np.str_] | None, tuple[str, ...]]:
+def _from_table(source: Source) -> _Read:
     path = source.path(cast(str, source.table))
     arrays = {view.name: _array(source, view) for view in source.views if view.file is not None}
     if len(arrays) == 2:
@@ -138,16 +147,19 @@ def _from_table(source: Source) -> tuple[Pairs, NDArray[np.str_] | None, tuple[s
     if table.bad:
         notes = (str(table.bad), *notes)
     keep = ~np.isin(table.rows, bad)
+    looks: _Looks = {}
     for name in table.pairs.names:
         if (rows := table.pairs.column(name)).files:
             scan = scan_images(rows[:], strict=not source.skip_bad_rows)
             notes = (*notes, str(scan.bad)) if scan.bad else notes
             keep &= np.isin(np.arange(len(rows)), scan.good)
+            looks |= scan.looks
     if keep.all():
-        return table.pairs, table.split, notes
+        return table.pairs, table.split, notes, looks
     if not keep.any():
         raise InputError(f"{path}: no row is left to train on.")
-    return table.pairs[keep], None if table.split is None else table.split[keep], notes
+    parts = None if table.split is None else table.split[keep]
+    return table.pairs[keep], parts, notes, looks
 
 
 def _read_table(source: Source, path: Path, arrays: dict[str, NDArray[Any]]) -> Table:

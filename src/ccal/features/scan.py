@@ -19,6 +19,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _MOST_THREADS = 8
+_BOX = 4  # Pillow's Resampling.BOX, which is only there if Pillow is
 
 
 def in_order(
@@ -71,10 +72,15 @@ class BadImages(Faults):
 
 @dataclass(frozen=True)
 class ImageScan:
-    """What `scan_images` found: positions (m,) of readable paths, and a report on the others."""
+    """What `scan_images` found: positions (m,) of readable paths, and a report on the others.
+
+    `looks` has the picture of each readable path in 16 x 16 pixels, flat (768,) uint8, by which
+    pictures that were saved again can be recognised.
+    """
 
     good: NDArray[np.int64]
     bad: BadImages
+    looks: dict[str, NDArray[np.uint8]]
 
 
 def scan_images(
@@ -92,17 +98,18 @@ def scan_images(
     """
     files = [os.fspath(path) for path in paths]
     distinct = list(dict.fromkeys(files))
-    bad, unreadable = BadImages(limit=limit, images=len(distinct)), set()
-    for done, reason in enumerate(in_order(_fault, distinct, ahead=64)):
-        if reason is not None:
-            bad.add(reason)
-            unreadable.add(distinct[done])
+    bad, looks = BadImages(limit=limit, images=len(distinct)), {}
+    for done, found in enumerate(in_order(_look, distinct, ahead=64)):
+        if isinstance(found, str):
+            bad.add(found)
+        else:
+            looks[distinct[done]] = found
         if progress is not None:
             progress(done + 1, len(distinct))
     if bad and (strict or bad.total == len(distinct)):
         raise InputError(str(bad))
-    good = [position for position, file in enumerate(files) if file not in unreadable]
-    return ImageScan(np.array(good, dtype=np.int64), bad)
+    good = [position for position, file in enumerate(files) if file in looks]
+    return ImageScan(np.array(good, dtype=np.int64), bad, looks)
 
 
 def find_images(folder: str | PathLike[str]) -> list[str]:
@@ -133,13 +140,13 @@ def find_images(folder: str | PathLike[str]) -> list[str]:
     return sorted(found)
 
 
-def _fault(path: str) -> str | None:
-    """Why an image cannot be read, beginning with its path; None if it can."""
+def _look(path: str) -> NDArray[np.uint8] | str:
+    """An image as `ImageScan.looks` has it, or why it cannot be read, beginning with its path."""
     try:
-        load_image(path, at_least=512)
+        image = load_image(path, at_least=512)
     except InputError as error:
         return str(error)
-    return None
+    return np.array(image.resize((16, 16), _BOX)).ravel()
 
 
 def _refuse(error: OSError) -> None:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from ccal.data import Data, Source, read_source
+from ccal.data import Data, Source, leak_notes, read_source
 from ccal.distributed import rank
 from ccal.errors import InputError
 from ccal.files import alone_in
@@ -132,6 +132,8 @@ def read_pairs(source: Source, note: Note) -> Data:
     data = read_source(source)
     for text in data.notes:
         note(f"warning: {text}")
+    for text in leak_notes(data, source):
+        note(text)
     if len(data.split.valid) == 0:
         raise InputError(
             "There are no validation pairs, which training needs; raise --valid, or Source(valid=)."
