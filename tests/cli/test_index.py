@@ -224,7 +224,7 @@ def test_a_newer_model_embeds_all_items_again(texts: Path, tmp_path: Path) -> No
     index = tmp_path / "all.index"
     shutil.copytree(texts / "all.index", index)
     columns = ["--x", f"image={texts / 'image.npy'}", "--y", "text=caption"]
-    seed = ["--seed", 5, "-o", tmp_path / "newer"]
+    seed = ["--split-seed", 5, "-o", tmp_path / "newer"]
     assert invoke("train", texts / "pairs.csv", *columns, *seed, *SMALL).code == 0
     refused = invoke("search", index, "red bird", "--model", tmp_path / "newer")
     assert "made by another model" in refused.err
@@ -260,8 +260,8 @@ def test_items_that_cannot_be_read_again_stop_a_rebuild(texts: Path, tmp_path: P
         assert index.count() == 4
     outcome = invoke("index", texts / "run", "--rebuild", "-m", "image", *out)
     assert "it takes no --modality" in outcome.err
-    outcome = invoke("index", texts / "run", *out)
-    assert "Name an INPUT and its --modality, or use --rebuild" in outcome.err
+    outcome = invoke("index", texts / "run", tmp_path / "rows.npy", *out)
+    assert "add --modality image or --modality text" in outcome.err
 
 
 def test_help_names_every_backend() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -15,9 +15,12 @@ from ccal.errors import CcalError, InputError
 from ccal.progress import counting
 
 if TYPE_CHECKING:
-    from ccal.retrieval import Index
+    from ccal.data.items import SourceItems
+    from ccal.model import DualEncoder
+    from ccal.retrieval import Index, PairItems
 
 
+@o.takes(o.PAIRS, without=("table", "label"))
 def command(
     run: o.RunFolder,
     out: Annotated[
@@ -29,11 +32,27 @@ def command(
         ),
     ],
     source: Annotated[
-        Path | None, typer.Argument(metavar="INPUT", show_default=False, help=o.INPUT)
+        Path | None,
+        typer.Argument(
+            metavar="INPUT",
+            show_default="the run's own pairs",
+            help="The table of pairs, with `--x` and `--y`. Or items of one modality: a .npy or "
+            ".npz file, a .txt file with one text a line, `-` for lines from stdin, an image or a "
+            "folder of images, or a table with `--column`.",
+        ),
     ] = None,
     modality: Annotated[
         str | None,
-        typer.Option("--modality", "-m", help="Which of the run's two modalities INPUT is of."),
+        typer.Option(
+            "--modality",
+            "-m",
+            metavar="NAME",
+            help="Which of the run's two modalities INPUT is of; of pairs, the only one to index.",
+        ),
+    ] = None,
+    split: Annotated[
+        Literal["test", "valid", "train", "all"] | None,
+        typer.Option(show_default="all", help="Which of the run's own pairs to index."),
     ] = None,
     column: Annotated[
         str | None, typer.Option(help="Column of a table with the texts, or names of image files.")
@@ -70,13 +89,20 @@ def command(
             "for a new one.",
         ),
     ] = None,
+    **given: Any,
 ) -> None:
     """Put items into an index, a new one or one that exists, for `ccal search` to find.
 
-    Needs a RUN and items of one of its modalities. An index belongs to the model that made it;
-    after training again, `--rebuild` embeds what it holds with the newer model.
+    Needs a RUN, and takes the items of its own pairs, of other pairs (named as for `ccal train`) or
+    of one modality. Of pairs, every photo and every caption is one item, which knows its
+    counterparts. An index belongs to the model that made it; after training again, `--rebuild`
+    embeds what it holds with the newer model.
 
     Examples:
+
+    `ccal index runs/first -o photos.index`
+
+    `ccal index runs/first more.csv --x photo=file --y text=caption -o photos.index`
 
     `ccal index runs/first photos/ --modality image -o photos.index`
 
@@ -90,57 +116,95 @@ def command(
     if source is None and rebuild:
         from ccal.retrieval.models import rebuild_from_files
 
-        given_too = (modality, column, id_column, metadata, key, float16, dims, codes)
-        if any(option not in (None, False) for option in given_too):
+        given_too = (modality, column, id_column, metadata, key, float16, dims, codes, split)
+        if any(option not in (None, False) for option in (*given_too, *given.values())):
             raise InputError(
                 "--rebuild without an INPUT keeps what the index holds, and its form; it takes no "
-                "--modality, --column, --id, --metadata, --key, --float16, --dims or --codes."
+                "--modality, --split, --column, --id, --metadata, --key, --float16, --dims, "
+                "--codes, nor options of pairs."
             )
         progress = counting("embedding")
         with rebuild_from_files(out, model, model_folder=run, progress=progress) as index:
             note(f"Embedded {index.count():,} items of {index.stats().location} anew.")
         return
-    if source is None or modality is None:
-        raise InputError("Name an INPUT and its --modality, or use --rebuild.")
-    if modality not in model.modalities:
+    if modality is not None and modality not in model.modalities:
         raise InputError(f"{run} joins {' and '.join(model.modalities)}; it has no {modality!r}.")
-    from ccal.data.items import read_items
-    from ccal.features import ImageFeatures
+    of_pairs = source is None or any(given.values())
+    if of_pairs and (column or id_column or metadata or key):
+        raise InputError(
+            "--column, --id, --metadata and --key belong to an INPUT of one modality; leave out "
+            "--x and --y, and name its --modality."
+        )
+    if not of_pairs and modality is None:
+        raise InputError(
+            f"What is in {source}? Pairs: name them as for training, with --x and --y. Items of "
+            f"one modality: add --modality {' or --modality '.join(model.modalities)}."
+        )
+    if split is not None and (source is not None or any(given.values())):
+        raise InputError("--split is for the run's own pairs; leave INPUT, --x and --y out.")
     from ccal.retrieval import Index
     from ccal.retrieval.backends import exists
 
-    given = read_items(
-        source,
-        key=key,
-        column=column,
-        id_column=id_column,
-        metadata=metadata or (),
-        images=isinstance(model.front_ends.get(modality), ImageFeatures),
-    )
-    for text in given.notes:
-        note(text)
-    known: dict[str, Any] = {"ids": given.ids, "metadata": given.metadata, "files": given.files}
-    known["progress"] = counting(f"indexing {modality}")
+    known: dict[str, Any] = {"progress": counting(f"indexing {modality or 'items'}")}
+    items: Any
+    if of_pairs:
+        items = _pair_items(run, {**given, "table": source}, split, modality)
+        count = len(items.items)
+    else:
+        assert source is not None
+        assert modality is not None
+        columns = {"column": column, "id_column": id_column, "metadata": metadata or ()}
+        found = _one_modality(source, model, modality, key=key, **columns)
+        items, count = found.items, len(found.items)
+        known |= {"ids": found.ids, "metadata": found.metadata, "files": found.files}
     if rebuild or not exists(out):
         dtype: Any = "float16" if float16 else "float32"
-        known |= {"modality": modality, "dtype": dtype, "dims": dims, "codes": codes}
-        known["replace"] = rebuild
+        known |= {"dtype": dtype, "dims": dims, "codes": codes, "replace": rebuild}
+        if not of_pairs:
+            known["modality"] = modality
         with _report_if_stopped(out, 0, modality, rebuild=rebuild):
-            index = Index.build(out, model, given.items, model_folder=run, **known)
+            index = Index.build(out, model, items, model_folder=run, **known)
         with index:
-            _report(index, len(given.items), modality)
+            _report(index, count, modality)
         return
     if float16 or dims is not None or codes is not None:
         raise InputError(f"{out} exists; --float16, --dims and --codes are for a new index.")
     with Index.open(out, model) as index:
         with _report_if_stopped(out, index.count(modality), modality):
-            index.add(modality, given.items, **known)
-        _report(index, len(given.items), modality)
+            if of_pairs:
+                index.add_pairs(items, **known)
+            else:
+                index.add(str(modality), items, **known)
+        _report(index, count, modality)
+
+
+def _pair_items(
+    run: Path, given: dict[str, Any], split: str | None, modality: str | None
+) -> PairItems:
+    """The items of a run's own pairs, or of those that options describe."""
+    from ccal.retrieval.run_index import run_items, source_items
+    from ccal.runs import Run
+
+    if any(given.values()):
+        return source_items(o.make_source(given, {}), modality=modality, note=note)
+    return run_items(Run.open(run), part=split or "all", modality=modality)
+
+
+def _one_modality(source: Path, model: DualEncoder, modality: str, **options: Any) -> SourceItems:
+    """The items of a file or folder."""
+    from ccal.data.items import read_items
+    from ccal.features import ImageFeatures
+
+    images = isinstance(model.front_ends.get(modality), ImageFeatures)
+    found = read_items(source, images=images, **options)
+    for text in found.notes:
+        note(text)
+    return found
 
 
 @contextmanager
 def _report_if_stopped(
-    location: str, before: int, modality: str, *, rebuild: bool = False
+    location: str, before: int, modality: str | None, *, rebuild: bool = False
 ) -> Iterator[None]:
     """After Ctrl-C, report items that the index already holds, as while it is compacted.
 
@@ -161,7 +225,8 @@ def _report_if_stopped(
         raise
 
 
-def _report(index: Index, count: int, modality: str) -> None:
+def _report(index: Index, count: int, modality: str | None) -> None:
     stats = index.stats()
     held = ", ".join(f"{number:,} {name}" for name, number in stats.counts.items())
-    note(f"Added {count:,} {modality} items to {stats.location}, which holds {held or 'none'}.")
+    what = f"{modality} items" if modality else "items"
+    note(f"Added {count:,} {what} to {stats.location}, which holds {held or 'none'}.")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +17,7 @@ import typer
 from ccal.cli.console import note
 from ccal.columns import align
 from ccal.errors import InputError
+from ccal.progress import counting
 
 if TYPE_CHECKING:
     from ccal.model import DualEncoder
@@ -29,7 +32,8 @@ def command(
         str,
         typer.Argument(
             metavar="LOCATION",
-            help="What `ccal index` wrote to: a folder, `postgresql://...` or `milvus://...`.",
+            help="What `ccal index` wrote to: a folder, `postgresql://...` or `milvus://...`. Or a "
+            "run, whose own items are indexed the first time.",
         ),
     ],
     query: Annotated[
@@ -92,26 +96,31 @@ def command(
 
     `ccal search photos.index "a small yellow bird" --filter "year>=1990"`
 
+    `ccal search runs/first "a small yellow bird"`
+
     `ccal search photos.index robin.jpg --k 5 --json`
 
     `ccal search photos.index --like photos/1.jpg --within image`
 
     `ccal search milvus://localhost:19530/photos "a small yellow bird"`
     """
-    from ccal.retrieval import Index
+    from ccal.retrieval.models import bound_model
 
     if (query is None) == (like is None):
         raise InputError('Give one QUERY, such as "a small yellow bird", or --like ID.')
     options: dict[str, Any] = {"k": k, "within": within, "exact": exact}
     options["where"] = parse_filters(filters or [])
-    with Index.open(location) as index:
+    index, known = _open(location, model)
+    with index:
         if like is not None:
             answers: list[tuple[str, Sequence[Hit]]] = [(like, index.search_like(like, **options))]
             several = False
         else:
             assert query is not None
-            answers, several = _answers(index, query, modality, model, options)
+            found_model = partial(bound_model, index, model) if known is None else lambda: known
+            answers, several = _answers(index, query, modality, found_model, options)
         meaning = next(filter(None, (_meaning(index, hits) for _, hits in answers)), "")
+        texts = {} if as_json else _counterpart_texts(index, answers)
     if as_json:
         found = [{"query": name, "hits": [asdict(hit) for hit in hits]} for name, hits in answers]
         print(json.dumps(found if several else found[0], indent=1))
@@ -124,7 +133,7 @@ def command(
     for number, (name, hits) in enumerate(answers):
         if several:
             print(f"{'' if number == 0 else chr(10)}{name}")
-        header, *lines = _table(hits)
+        header, *lines = _table(hits, texts)
         print(header if hits else "nothing found")
         for hit, line in zip(hits, lines, strict=True):
             print(line)
@@ -132,6 +141,25 @@ def command(
                 print(shown)
     if meaning:
         print(f"\n{meaning}")
+
+
+def _open(location: str, folder: Path | None) -> tuple[Index, DualEncoder | None]:
+    """The index at a location; that of a run, which is made if it is missing, with its model."""
+    from ccal.retrieval import Index
+    from ccal.retrieval.run_index import build_index, existing_index, is_run
+    from ccal.runs import Run
+
+    if not is_run(location):
+        return Index.open(location), None
+    if folder is not None:
+        raise InputError(f"{location} is a run and has its model; leave --model out.")
+    run = Run.open(location)
+    model = run.model()
+    found = existing_index(run, model)
+    if found is None:
+        note(f"The first time, the items of {location} are indexed.")
+        found = build_index(run, model, progress=counting("indexing items"))
+    return found, model
 
 
 def parse_filters(texts: list[str]) -> dict[str, Any]:
@@ -158,12 +186,15 @@ def parse_filters(texts: list[str]) -> dict[str, Any]:
 
 
 def _answers(
-    index: Index, query: str, modality: str | None, folder: Path | None, options: dict[str, Any]
+    index: Index,
+    query: str,
+    modality: str | None,
+    load: Callable[[], DualEncoder],
+    options: dict[str, Any],
 ) -> tuple[list[tuple[str, Sequence[Hit]]], bool]:
     """Each query, by name, with its hits; and whether the query is a file of several."""
     from ccal.features import ImageFeatures
     from ccal.features.text import word_check
-    from ccal.retrieval.models import bound_model
 
     path = Path(query)
     _refuse_missing_file(path)
@@ -180,7 +211,7 @@ def _answers(
     names = [f"row {n}" for n in range(len(items))] if is_array else items
     if is_array and modality is None:
         return list(zip(names, index.search_vectors(items, **options), strict=True)), True
-    model = bound_model(index, folder)
+    model = load()
     if modality is None:
         modality = _guess(model, query)
     if not is_array and not isinstance(model.front_ends.get(modality), ImageFeatures):
@@ -236,15 +267,34 @@ def _guess(model: DualEncoder, query: str) -> str:
     return fitting[0]
 
 
-def _table(hits: Sequence[Hit]) -> list[str]:
-    """Rank, match, score, id, file and metadata of each hit, in aligned columns below a header."""
+def _counterpart_texts(
+    index: Index, answers: Sequence[tuple[str, Sequence[Hit]]]
+) -> dict[str, str]:
+    """A caption of each hit that has such, by the hit's id, and how many more there are."""
+    from ccal.retrieval.items import counterparts
+
+    texts: dict[str, str] = {}
+    for hit in (hit for _, hits in answers for hit in hits):
+        ids, count = counterparts(hit)
+        # A counterpart may have been removed since.
+        with suppress(InputError):
+            if ids and isinstance(text := index.get(ids[:1])[0].metadata.get("text"), str):
+                texts[hit.id] = f"{text}  (and {count - 1:,} more)" if count > 1 else text
+    return texts
+
+
+def _table(hits: Sequence[Hit], texts: Mapping[str, str]) -> list[str]:
+    """Rank, match, score, id, caption, file and metadata of each hit, in aligned columns."""
+    from ccal.retrieval.items import COUNTERPARTS
+
     judged = any(hit.match for hit in hits)
     rows = [["rank", *(("match", "chance") if judged else ()), "score", "id", ""]]
     for rank, hit in enumerate(hits, start=1):
         words = [str(hit.match), _percent(hit.chance or 0.0)] if judged else []
-        facts = [f"{key}={_shown(value)}" for key, value in hit.metadata.items()]
-        file = [hit.file] if hit.file and hit.file != hit.id else []
-        about = "  ".join([*file, *facts])
+        facts = [f"{k}={_shown(value)}" for k, value in hit.metadata.items() if k != COUNTERPARTS]
+        said = [texts[hit.id]] if hit.id in texts else []
+        file = [hit.file] if hit.file and not hit.file.endswith(hit.id) else []
+        about = "  ".join([*said, *file, *facts])
         rows.append([str(rank), *words, f"{hit.score:.4f}", hit.id, about])
     return align(rows, left=(1, 4, 5) if judged else (2, 3))
 

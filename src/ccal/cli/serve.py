@@ -20,6 +20,7 @@ from ccal.progress import counting
 
 if TYPE_CHECKING:
     from ccal.serve import Collection
+    from ccal.serve.collection import Report
 
 _access = partial(typer.Option, rich_help_panel="Access")
 _limit = partial(typer.Option, rich_help_panel="Limits")
@@ -34,7 +35,7 @@ def command(
         typer.Argument(
             metavar="LOCATION",
             show_default="folk tunes that come with ccal",
-            help="An index of `ccal index`, or the folder of a library of tunes.",
+            help="The folder of a run, an index of `ccal index`, or a library of tunes.",
         ),
     ] = None,
     model: Annotated[
@@ -97,12 +98,15 @@ def command(
 ) -> None:
     """Search, look and listen in a browser; with an HTTP API for programs.
 
-    Serves an index, or a library of tunes; without LOCATION the folk tunes that come with ccal.
+    Serves a run, an index, or a library of tunes; without LOCATION the folk tunes that come with
+    ccal. The items of a run's own pairs are indexed the first time, in RUN/index.
     Only this machine can reach it, unless `--host` says otherwise.
 
     Examples:
 
     `ccal serve`
+
+    `ccal serve runs/first`
 
     `ccal serve photos.index --port 8080`
 
@@ -159,8 +163,11 @@ def _collection(location: str | None, model: Path | None, root: Path | None) -> 
         return _tunes(location, model)
     from ccal.retrieval import Index
     from ccal.retrieval.models import bound_model
+    from ccal.retrieval.run_index import is_run
     from ccal.serve import IndexCollection
 
+    if is_run(location):
+        return _run(location, model, root)
     index = Index.open(location)
     try:
         bound = bound_model(index, model)
@@ -179,7 +186,6 @@ def _tunes(location: str | None, run: Path | None) -> Collection:
     from ccal.music import SheetAudioStore, TuneLibrary
     from ccal.music.default import default_folder, default_library, default_model, library_of
     from ccal.runs import load_model
-    from ccal.serve.collection import PendingCollection, Report
     from ccal.serve.tune_collection import TuneCollection
 
     model = load_model(run) if run else default_model()
@@ -197,20 +203,56 @@ def _tunes(location: str | None, run: Path | None) -> Collection:
         )
 
     def make(report: Report) -> Collection:
-        def both(what: str) -> Callable[[int, int], None]:
-            line = counting(what)
-
-            def tell(done: int, total: int) -> None:
-                report(what, done, total)
-                line(done, total)
-
-            return tell
-
-        rendering, embedding = both("rendering tunes"), both("embedding snippets of tunes")
+        rendering = _telling(report, "rendering tunes")
+        embedding = _telling(report, "embedding snippets of tunes")
         library = default_library(model, rendering=rendering, embedding=embedding)
         return TuneCollection(library, model, title="folk tunes", model_folder=run)
 
-    pending = PendingCollection(make, title="folk tunes", ready=lambda made: note(_summary(made)))
+    return _pending(make, "folk tunes")
+
+
+def _run(location: str, other: Path | None, root: Path | None) -> Collection:
+    """The items of a run's own pairs; a thread indexes them if that has not been done yet."""
+    from ccal.retrieval.run_index import build_index, existing_index
+    from ccal.runs import Run
+    from ccal.serve import IndexCollection
+
+    if other is not None:
+        raise InputError(f"{location} is a run and has its model; leave --model out.")
+    run = Run.open(location)
+    model = run.model()
+    options = {"title": _title(location), "model_folder": run.path, "root": root}
+    index = existing_index(run, model)
+    if index is not None:
+        return IndexCollection(index, model, **options)  # type: ignore[arg-type]
+    note(
+        f"The first time, the items of {location} are indexed; the page answers meanwhile, and "
+        "shows the progress."
+    )
+
+    def make(report: Report) -> Collection:
+        report("reading the pairs", 0, 0)
+        made = build_index(run, model, progress=_telling(report, "indexing items"))
+        return IndexCollection(made, model, **options)  # type: ignore[arg-type]
+
+    return _pending(make, _title(location))
+
+
+def _telling(report: Report, what: str) -> Callable[[int, int], None]:
+    """Progress for the page and for the terminal."""
+    line = counting(what)
+
+    def tell(done: int, total: int) -> None:
+        report(what, done, total)
+        line(done, total)
+
+    return tell
+
+
+def _pending(make: Callable[[Report], Collection], title: str) -> Collection:
+    from ccal.serve.collection import PendingCollection
+
+    pending = PendingCollection(make, title=title, ready=lambda made: note(_summary(made)))
     # It passes other calls on by `__getattr__`, which types cannot express.
     return cast("Collection", pending)
 

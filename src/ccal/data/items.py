@@ -194,23 +194,31 @@ def _table(
     """A table's texts or image files, with the columns that describe them."""
     typed = source.suffix.lower() in (".jsonl", ".parquet")
     wanted = dict.fromkeys([column, *([id_column] if id_column else []), *metadata])
-    texts, ids, facts = [], [], []
+    texts: list[str] = []
+    ids: list[str] = []
+    facts: list[dict[str, Any]] = []
     for line, record in read_records(source, wanted):
         if isinstance(record, str):
             raise InputError(f"{source}, line {line}: {record}.")
-        text = record.get(column)
-        if not isinstance(text, str):
-            raise InputError(
-                f"{source}, line {line}: {column} must be text, got {type(text).__name__}."
-            )
-        for name in wanted:
-            value = record.get(name)
+        cell = record.get(column)
+        # Several captions in one cell are an item each.
+        cells: list[Any] = cell if isinstance(cell, list) and not images else [cell]
+        checked = [(column, text) for text in cells] + [(name, record.get(name)) for name in wanted]
+        for name, value in checked:
             if isinstance(value, str) and value.strip() and (fault := text_fault(value, name)):
                 raise InputError(f"{source}, line {line}: {fault}; save the file as UTF-8.")
-        texts.append(text)
-        ids.append(str(record.get(id_column)) if id_column else "")
+        if wrong := [value for value in cells if not isinstance(value, str)]:
+            raise InputError(
+                f"{source}, line {line}: {column} must be text, got {type(wrong[0]).__name__}."
+            )
+        id = str(record.get(id_column)) if id_column else ""
         values = {name: record.get(name) for name in metadata}
-        facts.append(values if typed else {name: _value(v) for name, v in values.items()})
+        values = values if typed else {name: _value(v) for name, v in values.items()}
+        texts += cells
+        ids += [id] if cells is not cell else [f"{id}#{n}" for n in range(1, len(cells) + 1)]
+        facts += [values] * len(cells)
+    if not texts:
+        raise InputError(f"{source}: {column} has empty lists only.")
     blank = sum(not text.strip() for text in texts)
     notes = (f"warning: {blank:,} of {len(texts):,} texts of {column} are empty.",) if blank else ()
     known = ids if id_column else None

@@ -5,6 +5,7 @@ items      Item, Hit, Stats, and the errors of an index
 pair_items PairItems: the distinct items of pairs, each with its counterparts
 embedding  raw items and vectors as unit rows; the fingerprint of a model
 models     the model of an index: found where it was saved, or replaced by a newer one
+run_index  the items of a run's own pairs, and the index in its folder
 filters    conditions on metadata
 exact      exact search by matrix products
 answers    candidates in one order, and hits made when somebody looks at them

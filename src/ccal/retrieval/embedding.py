@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ccal.cca import CCALayer
 from ccal.encoders import LinearTower, tower_config
 from ccal.errors import InputError
+from ccal.features import ImageFeatures
 from ccal.model import DualEncoder, Items
 from ccal.ranks import unit_rows
 from ccal.retrieval.backends.base import Vectors
@@ -20,6 +21,8 @@ from ccal.retrieval.items import Item
 Progress = Callable[[int, int], None]
 
 _CHUNK = 4096
+# Networks take long for an image, so that progress is told after so many.
+_IMAGES = 64
 # Squared lengths beyond this and its inverse are computed anew, as they overflow or vanish.
 _TINY = 1e-200
 
@@ -71,13 +74,18 @@ def width(model: DualEncoder, dims: int | None) -> int:
 
 
 def embed(
-    model: DualEncoder, modality: str, items: Any, dims: int | None, batch_size: int = 1024
+    model: DualEncoder,
+    modality: str,
+    items: Any,
+    dims: int | None,
+    batch_size: int = 1024,
+    progress: Progress | None = None,
 ) -> Vectors:
     """Unit vectors (n, width) of raw items or features, cut to the leading `dims` if given."""
     if isinstance(items, np.ndarray):
         # Memory-mapped rows are read once, and torch wants to own its memory.
         items = np.array(items)
-    embedded = model.encode(modality, items, batch_size=batch_size).cpu()
+    embedded = model.encode(modality, items, batch_size=batch_size, progress=progress).cpu()
     if dims is not None:
         # The canonical part keeps its share of the length, so that the hub columns keep theirs.
         whole, hubs = embedded[:, : _whole(model)], embedded[:, _whole(model) :]
@@ -108,10 +116,17 @@ def embed_items(
             stop -= 1
         chunk = items[start:stop]
         content = raw(chunk) if callable(raw) else raw[start:stop]
-        yield chunk, embed(model, modality, content, dims, batch_size)
+        raw_images = isinstance(model.front_ends.get(modality), ImageFeatures)
+        size = min(batch_size, _IMAGES) if raw_images else batch_size
+        yield chunk, embed(model, modality, content, dims, size, _from(progress, start, len(items)))
         start = stop
-        if progress is not None:
-            progress(start, len(items))
+
+
+def _from(progress: Progress | None, start: int, total: int) -> Progress | None:
+    """Progress of a chunk as that of all items, of which `start` come before it."""
+    if progress is None:
+        return None
+    return lambda done, _: progress(start + done, total)
 
 
 def unit_vectors(vectors: Any, dim: int, name: str) -> Vectors:
