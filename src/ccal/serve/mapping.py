@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccal.optional import require
+from ccal.serve.collection import Card
 from ccal.serve.describing import short
 from ccal.serve.sample import Sample
 
@@ -68,7 +69,7 @@ class Map:
             "ids": [card.id for card in cards],
             "modalities": [card.modality for card in cards],
             "kinds": [card.kind for card in cards],
-            "labels": [short(card.title, 80) for card in cards],
+            "labels": [short(_label(card), 80) for card in cards],
             **self._drawn("pca", points),
             "explained": shares,
             "pending": pending,
@@ -114,6 +115,12 @@ class Map:
                 about = {"level": level, "x": x, "y": y, "count": len(members), "terms": words}
                 regions.append(about)
         return sorted(regions, key=lambda one: (one["level"], -one["count"]))
+
+
+def _label(card: Card) -> str:
+    """The text of an item, or of its first counterpart that has one, or its title."""
+    texts = [card.text, *(other.text for other in card.counterparts), card.title]
+    return next(text for text in texts if text)
 
 
 def clusters(points: Points, count: int) -> NDArray[np.int64]:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import re
 import urllib.parse
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ccal.data import Pairs
+from ccal.data.pairs import Rows
+from ccal.model import load
+from ccal.retrieval import Index
+from ccal.serve import IndexCollection
 from tests.serve.browser.conftest import PLAYWRIGHT, Opener
 from tests.serve.browser.photos import caption, file_name
 from tests.serve.conftest import photo
@@ -186,3 +192,32 @@ def test_a_newer_query_wins(visit: Opener, live: Live) -> None:
         ask(page, caption(*ONE))
     expect(bar).to_be_hidden()
     expect(page.locator(f"{RESULTS} img").first).to_have_attribute("alt", file_name(*ONE))
+
+
+def test_captions_of_photos_and_photos_of_captions(
+    visit: Opener, serve: Callable[..., Live], photos: Path, tmp_path: Path
+) -> None:
+    captions = [f"a red square, number {number}" for number in range(6)]
+    names = [str(photos / "0.jpg")] * 6 + [str(photos / "30.jpg")]
+    texts = [*captions, "a blue square"]
+    model = load(photos / "model")
+    pairs = Pairs({"image": Rows(names, files=True), "text": texts})
+    Index.build(tmp_path / "index", model, pairs).close()
+    live = serve(IndexCollection(Index.open(tmp_path / "index"), model))
+    page = visit(live, "?q=red+square")
+    card = page.locator(RESULTS).first
+    expect(card.locator(".name")).to_have_text(captions[0])
+    expect(card.get_by_text(captions[1])).to_be_hidden()
+    # Five captions come with the photo, and one more is counted.
+    card.get_by_text("5 more").click()
+    expect(card.get_by_text("and 1 more")).to_be_visible()
+    card.get_by_text(captions[3]).click()
+    page.wait_for_url(re.compile("item="))
+    expect(page.locator("#query")).to_contain_text(captions[3])
+    expect(page.locator("#query img")).to_be_visible()
+    page.goto(f"{live.url}/?q=blue+square&to=text")
+    beside = page.locator(RESULTS).first.locator(".beside")
+    expect(beside.locator("img")).to_be_visible()
+    beside.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#query .quote")).to_have_text("a blue square")

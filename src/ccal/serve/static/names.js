@@ -1,8 +1,15 @@
-// Finding items by name, where words are no query of their own: all names are read once.
+// Names of items, and finding items by name where words are no query of their own: all names are read once.
 
 import { items } from "./api.js";
 
 const MOST = 5000;
+
+/** What people call an item: its text, that of its first counterpart, or its title. */
+export function nameOf(item) {
+  const other = item.counterparts?.find((one) => one.text);
+  return item.text ?? other?.text ?? item.title ?? item.id;
+}
+
 let known = null;
 
 async function readAll(info, signal) {
@@ -20,8 +27,8 @@ export async function findNames(text, info, signal) {
   known ??= await readAll(info, signal);
   const plain = (words) => words.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
   const words = plain(text).split(/\s+/u).filter(Boolean);
-  const nameOf = (item) => plain(item.text ?? item.title ?? item.id);
-  const found = known.filter((item) => words.every((word) => nameOf(item).includes(word)));
-  const begins = (item) => nameOf(item).startsWith(words.join(" "));
+  const name = (item) => plain(nameOf(item));
+  const found = known.filter((item) => words.every((word) => name(item).includes(word)));
+  const begins = (item) => name(item).startsWith(words.join(" "));
   return [...found.filter(begins), ...found.filter((item) => !begins(item))];
 }

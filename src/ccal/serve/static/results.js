@@ -1,13 +1,12 @@
 // Results in a grid that suits what they are: photos, texts, or tunes to see and hear.
 
 import { lazyImage, photo } from "./media.js";
-import { $, clock, el } from "./dom.js";
+import { $, clock, count, el } from "./dom.js";
 import { mediaAddress } from "./api.js";
+import { nameOf } from "./names.js";
 import { addressOf } from "./route.js";
 import { playButtons, silence, staffStrip } from "./staff.js";
 import { scoreOf, why } from "./why.js";
-
-export const nameOf = (result) => result.text ?? result.title ?? result.id;
 
 const openLink = (result, attributes, ...children) =>
   el(
@@ -33,6 +32,34 @@ function rankOf(result, rank) {
 
 const hasPicture = (result) => Boolean(result.media?.thumbnail ?? result.media?.image);
 
+/** Items that `result` belongs to, and how many there are beyond them. */
+function counterpartsOf(result) {
+  const shown = result.counterparts ?? [];
+  return { shown, more: Math.max(0, (result.counterparts_total ?? 0) - shown.length) };
+}
+
+/** A counterpart in words, as a link that searches with it. */
+const captionOf = (item) =>
+  openLink(item, { class: "caption", title: "Search with this text" }, nameOf(item));
+
+/** The captions of a photo: the first one, and the others when opened; its file name if none. */
+function captions(result) {
+  const name = nameOf(result);
+  const { shown, more } = counterpartsOf(result);
+  if (!shown.length) {
+    return [el("p", { class: result.text ? "name" : "name file", title: name }, name)];
+  }
+  const [first, ...others] = shown.map(captionOf);
+  const nodes = [el("p", { class: "name" }, first)];
+  if (others.length) {
+    const items = others.map((other) => el("li", {}, other));
+    if (more) items.push(el("li", { class: "note" }, `and ${count(more)} more`));
+    const summary = el("summary", {}, `${count(others.length + more)} more`);
+    nodes.push(el("details", { class: "captions" }, summary, el("ul", {}, items)));
+  }
+  return nodes;
+}
+
 function photoCard(result, rank) {
   const name = nameOf(result);
   return el(
@@ -43,9 +70,21 @@ function photoCard(result, rank) {
       { "aria-label": `Search with picture ${rank}: ${name}`, title: "Search the other way" },
       photo(result, name),
     ),
-    el("p", { class: result.text ? "name" : "name file", title: name }, name),
+    ...captions(result),
     whyOf(result),
   );
+}
+
+/** The pictures that a text belongs to, as links that search with them. */
+function pictures(result) {
+  const shown = counterpartsOf(result).shown.filter(hasPicture);
+  if (!shown.length) return null;
+  const links = shown.slice(0, 3).map((item, index) => {
+    const label = `Search with picture ${index + 1} of this text`;
+    const image = lazyImage(item.media.thumbnail ?? item.media.image, "");
+    return openLink(item, { class: "beside", "aria-label": label, title: label }, image);
+  });
+  return el("div", { class: "pictures" }, links);
 }
 
 function textCard(result, rank) {
@@ -62,6 +101,7 @@ function textCard(result, rank) {
         el("p", { class: "words" }, nameOf(result)),
       ),
     ),
+    pictures(result),
     whyOf(result) ?? el("p", { class: "why" }),
   );
   if (result.media?.audio) card.insertBefore(player(result), card.lastChild);
@@ -130,10 +170,10 @@ export function itemPanel(result) {
     const what = el("div", { class: "what" }, label, el("strong", {}, name), staff.strip);
     return [buttons?.play, what];
   }
+  const seen = [result, ...counterpartsOf(result).shown].find(hasPicture);
+  const picture = seen?.media.thumbnail ?? seen?.media.image;
   return [
-    result.kind === "image" && hasPicture(result)
-      ? lazyImage(result.media.thumbnail ?? result.media.image, name, { class: "photo" })
-      : null,
+    picture ? lazyImage(picture, seen === result ? name : "", { class: "photo" }) : null,
     el("div", { class: "what" }, label, el("p", { class: "quote" }, name)),
   ];
 }

@@ -3,6 +3,7 @@
 import { Problem, dimensions } from "./api.js";
 import { el, several } from "./dom.js";
 import { lazyImage } from "./media.js";
+import { nameOf } from "./names.js";
 import { addressOf } from "./route.js";
 
 const MOST = 4;
@@ -113,7 +114,7 @@ async function describe(ends) {
 
 /** An item at the end of a dimension, as a link that searches with it. */
 function example(item) {
-  const name = item.text ?? item.title ?? item.id;
+  const name = nameOf(item);
   const href = addressOf({ query: { type: "item", id: item.id } });
   const link = { href, "data-item": item.id, title: name };
   if (!item.media?.thumbnail) return el("a", link, name);
