@@ -45,9 +45,13 @@ register_backbone(GRID, _grid)
 
 
 def photo(front: str, back: str, place: str) -> Image.Image:
-    """A square of one colour on a ground of another."""
+    """A square of one colour on a ground of another, above a white bar.
+
+    A linear model sees the place of the bar; that of the square depends on both colours.
+    """
     picture = Image.new("RGB", (64, 48), COLOURS[back])
     picture.paste(COLOURS[front], (PLACES[place], 14, PLACES[place] + 20, 34))
+    picture.paste((255, 255, 255), (PLACES[place], 37, PLACES[place] + 20, 47))
     return picture
 
 
