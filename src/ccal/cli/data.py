@@ -16,7 +16,7 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="Render tunes, in ABC or MusicXML, as sheet music and sound, and look at them.\n\n"
+    help="Render tunes, in ABC, MusicXML or MIDI, as sheet music and sound, and look at them.\n\n"
     "Example:\n\n`ccal data build tunes.abc -o tunes`",
 )
 
@@ -27,9 +27,9 @@ def build(
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="A file of ABC (.abc) or MusicXML (.musicxml, .mxl, .xml), a folder of them, or "
-            "`ryan` or `oneill`: collections from 1883 and 1903 that are installed with "
-            "`ccal[music]`.",
+            help="A file of ABC (.abc), MusicXML (.musicxml, .mxl, .xml) or MIDI (.mid, .midi), a "
+            "folder of them, or `ryan` or `oneill`: collections from 1883 and 1903 that are "
+            "installed with `ccal[music]`.",
         ),
     ],
     out: Annotated[
@@ -37,6 +37,15 @@ def build(
     ],
     tempo: Annotated[float, typer.Option(help="Quarter notes a minute.")] = 120.0,
     program: Annotated[int, typer.Option(help="Instrument of General MIDI; 0 is a piano.")] = 0,
+    melody: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VOICE",
+            show_default="the highest that plays single notes",
+            help="Voice of MIDI files that is the melody, by number or name; the others are only "
+            "heard.",
+        ),
+    ] = None,
     sound_font: Annotated[
         Path | None,
         typer.Option(
@@ -69,6 +78,8 @@ def build(
     `ccal data build ryan -o ryan`
 
     `ccal data build scores/ -o tunes --replace`
+
+    `ccal data build midi/ -o tunes --melody 1`
     """
     from ccal.music import MusicSettings, build_store, collection, read_tunes
     from ccal.music.tunes import COLLECTIONS
@@ -78,7 +89,7 @@ def build(
     font = None if sound_font is None else str(sound_font)
     settings = MusicSettings(tempo=tempo, program=program, sound_font=font)
     store = build_store(
-        collection(source) if named else read_tunes(source),
+        collection(source) if named else read_tunes(source, melody=melody),
         out,
         settings,
         processes=processes or os.cpu_count() or 1,

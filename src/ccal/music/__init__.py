@@ -1,7 +1,8 @@
 """Sheet music and its sound: pairs to learn from, and tunes that are found by them.
 
 tunes                    tunes of files, folders and two old collections; equal melodies; splits
-abc, musicxml            readers of notation
+abc, musicxml, midi      readers of notation
+abc_writing              notes in time as ABC
 score                    notes in bars, the notes that sound, and their onsets
 mei, engraving           a score as a staff line in pixels, with the position of each note head
 sound, sound_font        a score as sound

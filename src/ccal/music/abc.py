@@ -5,6 +5,10 @@ time of their own. Repeat signs become bar lines, and first and second endings f
 staff that is read once from left to right belongs to a recording that plays it once. An accidental
 holds for its octave until the bar line, and over a tie. A tie between two different pitches, which
 people write for a slur, is ignored.
+
+A directive of our own keeps the other voices of a MIDI file, which are heard but not written:
+`%%accompaniment 3/2 1 43 47` holds the keys 43 and 47 (MIDI) for one quarter note, 3/2 of one after
+the beginning.
 """
 
 import re
@@ -12,7 +16,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from ccal.errors import InputError
-from ccal.music.score import Bar, Note, Pitch, Score, Tuplet
+from ccal.music.score import Bar, Note, Pitch, Score, Sounding, Tuplet
 
 _FIFTHS = dict(zip("FCGDAEB", range(-1, 6), strict=True))
 # Fifths from the signature of the major key to that of the mode on the same note.
@@ -26,7 +30,7 @@ _TOKEN = re.compile(
     | (?P<ending>(?:(?<=\|)|\[)\s*\d[\d,.-]*)
     | (?P<bar>\[?[|:]*\|[|:\]]*|::)
     | (?P<chord>\[[^\]|]*\]{_LENGTH}-?)
-    | (?P<tuplet>\(\d(?::\d?){{0,2}})
+    | (?P<tuplet>\(\d(?::\d*){{0,2}})
     | (?P<note>{_PITCH})
     | (?P<rest>[zx]{_LENGTH})
     | (?P<bars_rest>[ZX])
@@ -36,6 +40,11 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _ALTER = {"^^": 2, "^": 1, "=": 0, "_": -1, "__": -2}
+ACCOMPANIMENT = "%%accompaniment"
+_BAD_LINE = (
+    f"the line `{ACCOMPANIMENT}{{}}` is not as expected: start and length in quarter notes, and "
+    "keys from 0 to 127."
+)
 # A tuplet of so many notes takes the time of so many where it does not say so, in simple metres.
 _TIME_OF = {2: 3, 3: 2, 4: 3, 6: 2, 8: 3}
 _COMPOUND = ("6/8", "9/8", "12/8")
@@ -43,11 +52,15 @@ _COMPOUND = ("6/8", "9/8", "12/8")
 
 @dataclass(frozen=True)
 class Tune:
-    """One tune: its text in ABC, its name, and the file and number that it came from."""
+    """One tune: its text in ABC, its name, and the file and number that it came from.
+
+    `problem` says why a file could not be read; the text is empty then.
+    """
 
     abc: str
     name: str
     source: str
+    problem: str | None = None
 
     @property
     def title(self) -> str:
@@ -137,7 +150,23 @@ def parse_abc(abc: str) -> Score:
     if not any(note.pitches for bar in bars for note in bar.notes):
         raise InputError("it has no notes.")
     _check_ties(bars)
-    return Score(bars)
+    return Score(bars, _accompaniment(abc))
+
+
+def _accompaniment(abc: str) -> list[Sounding]:
+    """The keys of the directives."""
+    found = []
+    for line in re.findall(rf"^{ACCOMPANIMENT}(.*)", abc, flags=re.M):
+        try:
+            start, length, *keys = line.split()
+            at = Fraction(start), Fraction(length)
+            sounds = [Sounding(*at, int(key)) for key in keys]
+        except (ValueError, ZeroDivisionError) as error:
+            raise InputError(_BAD_LINE.format(line)) from error
+        if at[0] < 0 or at[1] <= 0 or not all(0 <= sound.midi <= 127 for sound in sounds):
+            raise InputError(_BAD_LINE.format(line))
+        found += sounds
+    return found
 
 
 def _parts(abc: str) -> tuple[dict[str, str], str]:

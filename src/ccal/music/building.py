@@ -39,8 +39,8 @@ def build_store(
     continues where it stopped, and a store of other tunes in the same folder is replaced without
     rendering again what both have in common. With `replace=False`, `InputError` refuses to replace
     a store that would lose tunes or was rendered with other settings. A folder that holds anything
-    else is always refused. A tune that cannot be rendered is left out, and `store.skipped` says
-    why. `progress` is called with the number of tunes done and their total.
+    else is always refused. A tune that cannot be read or rendered is left out, and `store.skipped`
+    says why. `progress` is called with the number of tunes done and their total.
     """
     settings = settings or MusicSettings()
     if not tunes:
@@ -49,14 +49,14 @@ def build_store(
     where = Path(fspath(folder))
     _refuse_other_files(where)
     look = settings.digest()
-    keys = [_hash([look, tune.abc]) for tune in tunes]
+    keys = [_hash([look, tune.problem or tune.abc]) for tune in tunes]
     names = [(tune.name, tune.source) for tune in tunes]
     about = {
         "hash": _hash([look, keys, names]),
         "settings_hash": look,
         "settings": asdict(settings),
     }
-    by_key = dict(zip(keys, tunes, strict=True))
+    by_key = {key: tune for key, tune in zip(keys, tunes, strict=True) if tune.problem is None}
     with alone_in(where):
         old = SheetAudioStore(where) if (where / MANIFEST).exists() else None
         if old is not None and old.manifest["hash"] == about["hash"]:
@@ -69,7 +69,8 @@ def build_store(
             for number, tune in enumerate(old.tunes):
                 if tune.key in by_key and not (parts / f"{tune.key}.npz").exists():
                     old.tune(number).save(parts / f"{tune.key}.npz")
-        failed = _render(by_key, parts, settings, processes, progress)
+        failed = {key: t.problem for key, t in zip(keys, tunes, strict=True) if t.problem}
+        failed |= _render(by_key, parts, settings, processes, progress)
         _assemble(list(zip(keys, tunes, strict=True)), failed, where, about)
     return SheetAudioStore(where)
 
@@ -105,10 +106,11 @@ def _refuse_loss(
 ) -> None:
     """Refuse to replace a store that has other tunes than these, or was rendered otherwise.
 
-    A tune of the same name and source is the same tune, even if its text has changed. `look` is the
-    digest of the settings.
+    A tune of the same name and source is the same tune, even if its text has changed, unless it
+    cannot be read any more. `look` is the digest of the settings.
     """
-    texts, origins = {tune.abc for tune in tunes}, {(tune.name, tune.source) for tune in tunes}
+    good = [tune for tune in tunes if tune.problem is None]
+    texts, origins = {tune.abc for tune in good}, {(tune.name, tune.source) for tune in good}
     lost = [t for t in old.tunes if t.abc not in texts and (t.name, t.source) not in origins]
     problems = []
     if old.manifest.get("settings_hash") != look:

@@ -7,12 +7,12 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from ccal.errors import InputError
-from ccal.music.abc import Tune, altered_by_key
+from ccal.music.abc import Tune
+from ccal.music.abc_writing import key_text, pitch_text
+from ccal.music.score import Pitch
 
 SUFFIXES = (".musicxml", ".mxl", ".xml")
 _LARGEST = 50_000_000
-_KEYS = ("Cb", "Gb", "Db", "Ab", "Eb", "Bb", "F", "C", "G", "D", "A", "E", "B", "F#", "C#")
-_SIGNS = {-2: "__", -1: "_", 0: "=", 1: "^", 2: "^^"}
 
 Element = ElementTree.Element
 
@@ -21,12 +21,13 @@ def read_musicxml(file: Path) -> Tune:
     """A MusicXML file, compressed or not, as a tune.
 
     Repeats are not played out; grace notes, words and chord symbols are left out, as in ABC.
+    Raises `InputError` if the file cannot be read.
     """
     root = _root(file)
     part = root.find("part")
     if root.tag != "score-partwise" or part is None:
         raise InputError(
-            f"{str(file)!r} is no MusicXML by parts: it begins with <{root.tag}>, expected "
+            f"it is no MusicXML by parts: it begins with <{root.tag}>, expected "
             "<score-partwise> with a <part>."
         )
     name = root.findtext("work/work-title") or root.findtext("movement-title") or file.stem
@@ -35,7 +36,7 @@ def read_musicxml(file: Path) -> Tune:
     try:
         bars = [voice.bar(measure, first=not n) for n, measure in enumerate(part.iter("measure"))]
     except (ValueError, ZeroDivisionError, KeyError, IndexError) as error:
-        raise InputError(f"{str(file)!r} is damaged ({type(error).__name__}: {error}).") from error
+        raise InputError(f"it is damaged ({type(error).__name__}: {error}).") from error
     return Tune("\n".join(["X:1", f"T:{name}", *bars, ""]), name, file.name)
 
 
@@ -58,9 +59,9 @@ class _Voice:
                 self._note(element, signs, notes)
         head = ""
         if first:
-            head = f"M:{self.metre}\nL:1/8\nK:{_KEYS[self.fifths + 7]}\n"
+            head = f"M:{self.metre}\nL:1/8\nK:{key_text(self.fifths)}\n"
         elif (self.fifths, self.metre) != before:
-            head = f"[M:{self.metre}][K:{_KEYS[self.fifths + 7]}]"
+            head = f"[M:{self.metre}][K:{key_text(self.fifths)}]"
         return f"{head}{' '.join(notes)}|"
 
     def _attributes(self, element: Element) -> None:
@@ -99,12 +100,9 @@ class _Voice:
             return f"z{length}"
         step, octave = pitch.findtext("step") or "", int(pitch.findtext("octave") or "")
         alter = round(float(pitch.findtext("alter") or 0))
-        letter = step.lower() + "'" * (octave - 5) if octave >= 5 else step + "," * (4 - octave)
-        sign = ""
-        if alter != signs.get((step, octave), altered_by_key(step.lower(), self.fifths)):
-            sign, signs[step, octave] = _SIGNS[alter], alter
+        head = pitch_text(Pitch(step.lower(), octave, alter), signs, self.fifths)
         tie = "-" if any(t.get("type") == "start" for t in note.iter("tie")) else ""
-        return f"{sign}{letter}{length}{tie}"
+        return f"{head}{length}{tie}"
 
 
 def _with(stem: str, head: str) -> str:
@@ -128,7 +126,7 @@ def _root(file: Path) -> Element:
             raise ValueError("it declares XML entities, which are not read")
         return ElementTree.fromstring(content)
     except (OSError, ElementTree.ParseError, zipfile.BadZipFile, KeyError, ValueError) as error:
-        raise InputError(f"{str(file)!r} cannot be read as MusicXML ({error}).") from error
+        raise InputError(f"it cannot be read as MusicXML ({error}).") from error
 
 
 def _unpacked(content: bytes) -> bytes:

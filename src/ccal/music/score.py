@@ -85,9 +85,10 @@ class Sounding:
 
 @dataclass(frozen=True)
 class Score:
-    """The bars of one voice."""
+    """The bars of one voice, and the keys of an `accompaniment`: heard with it, but not written."""
 
     bars: list[Bar]
+    accompaniment: list[Sounding] = field(default_factory=list)
 
     def notes(self) -> Iterator[tuple[Fraction, Note]]:
         """Each note and rest, with its start in quarter notes, in order."""
@@ -98,7 +99,7 @@ class Score:
                 now += note.quarters
 
     def sounding(self) -> list[Sounding]:
-        """The notes that are heard, tied ones as one, in order of start.
+        """The written notes as they are heard, tied ones as one, in order of start.
 
         >>> held = Note((Pitch("c", 5, 0, tied=True),), Fraction(1, 4))
         >>> end = Note((Pitch("c", 5, 0),), Fraction(1, 8))

@@ -47,12 +47,13 @@ def synthesise(
 ) -> NDArray[np.float32]:
     """Sound (n,) of 44,100 samples a second, by the instrument `program` of General MIDI.
 
-    `tempo` is in quarter notes a minute; program 0 is a grand piano.
+    It plays the accompaniment, too, if the score has one. `tempo` is in quarter notes a minute;
+    program 0 is a grand piano.
     """
     path = _path(sound_font)
     second = RENDER_RATE * 60.0 / tempo
     notes = []
-    for sound in score.sounding():
+    for sound in [*score.sounding(), *score.accompaniment]:
         start, end = (round(float(t) * second) for t in (sound.start, sound.start + sound.length))
         notes.append((start, _note(path, program, sound.midi, max(1, end - start))))
     result = np.zeros(max(start + len(wave) for start, wave in notes), dtype=np.float32)

@@ -18,7 +18,10 @@ from ccal.bounds import Whole, check
 from ccal.data.splits import Split, part_size
 from ccal.errors import CcalError, InputError
 from ccal.music.abc import Tune, split_tunes
-from ccal.music.musicxml import SUFFIXES, read_musicxml
+from ccal.music.midi import SUFFIXES as MIDI
+from ccal.music.midi import read_midi
+from ccal.music.musicxml import SUFFIXES as MUSICXML
+from ccal.music.musicxml import read_musicxml
 
 # Printed in 1883 and 1903, and part of the package music21.
 COLLECTIONS = {"ryan": "ryansMammoth", "oneill": "oneills1850"}
@@ -27,28 +30,47 @@ COLLECTIONS = {"ryan": "ryansMammoth", "oneill": "oneills1850"}
 _LENGTH, _SHARED = 8, 0.2
 
 
-def read_tunes(path: str | PathLike[str]) -> list[Tune]:
-    """The tunes of an ABC or MusicXML file, or of all such files in a folder, in order of name.
+def read_tunes(path: str | PathLike[str], *, melody: str | None = None) -> list[Tune]:
+    """The tunes of an ABC, MusicXML or MIDI file, or of all such files in a folder, by name.
 
-    A MusicXML file (.musicxml, .mxl, .xml) gives one tune, the first voice of its first part.
+    A MusicXML file (.musicxml, .mxl, .xml) gives one tune, the first voice of its first part. A
+    MIDI file (.mid, .midi) gives one, too: `melody` is the number or name of the voice that is its
+    score, if `read_midi` is not to choose it, and the other voices are heard with it. In a folder,
+    a MIDI file is left out if there is notation of the same name (air.mid and air.abc, or
+    airs7.mid and X:7 of airs.abc), and a damaged file becomes a tune with a `problem`, which
+    `build_store` leaves out.
     """
     where = Path(fspath(path))
     if where.is_dir():
-        known = (".abc", *SUFFIXES)
+        known = (".abc", *MUSICXML, *MIDI)
         files = sorted(file for file in where.rglob("*") if file.suffix.lower() in known)
         if not files:
-            raise InputError(f"the folder {str(where)!r} has no .abc or MusicXML files.")
+            raise InputError(f"the folder {str(where)!r} has no ABC, MusicXML or MIDI files.")
     elif where.is_file():
         files = [where]
     else:
         raise InputError(f"{str(where)!r} is neither a file nor a folder.")
     tunes: list[Tune] = []
-    for file in files:
+    written: set[str] = set()
+    # Stable: notation comes before MIDI, and each in order of name.
+    for file in sorted(files, key=lambda file: file.suffix.lower() in MIDI):
         name = file.name if file == where else file.relative_to(where).as_posix()
-        if file.suffix.lower() in SUFFIXES:
-            tunes.append(replace(read_musicxml(file), source=name))
-        else:
-            tunes.extend(split_tunes(_text(file), name))
+        suffix = file.suffix.lower()
+        if suffix in MIDI and file.stem in written:
+            continue
+        written.add(file.stem)
+        if suffix not in MUSICXML + MIDI:
+            found = split_tunes(_text(file), name)
+            tunes.extend(found)
+            written.update(file.stem + tune.source.rpartition("X:")[2] for tune in found)
+            continue
+        try:
+            tune = read_midi(file, melody) if suffix in MIDI else read_musicxml(file)
+        except InputError as error:
+            if file == where:
+                raise InputError(f"{str(file)!r}: {error}") from error
+            tune = Tune("", file.stem, name, problem=str(error))
+        tunes.append(replace(tune, source=name))
     if not tunes:
         raise InputError(
             f"{str(where)!r} has no tunes: in ABC notation each begins with a line such as X:1."
