@@ -132,6 +132,18 @@ def test_pictures_saved_again_are_recognised(tmp_path: Path) -> None:
     ]
 
 
+def test_files_that_all_parts_share(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    for number in range(2):
+        pixels = np.random.default_rng(number).integers(0, 255, (8, 8, 3), dtype=np.uint8)
+        image.fromarray(pixels).save(tmp_path / f"{number}.png")
+    rows = [(f"{row % 2}.png", f"text {row}") for row in range(40)]
+    source = table(tmp_path, [("photo", "text"), *rows], allow_leaks=True)
+    (note,) = leak_notes(read_source(source), source)
+    assert note.startswith("4 of 4 test and 4 of 4 validation rows share their photo with training")
+    assert note.endswith(".png (--allow-leaks)")
+
+
 def test_lookalikes_by_a_slow_search() -> None:
     rng = np.random.default_rng(0)
     looks = rng.integers(0, 255, (1500, 12), dtype=np.uint8)

@@ -169,8 +169,10 @@ def test_changed_data_and_split(run: Run) -> None:
     run.check_unchanged(FOUND)
     with pytest.raises(InputError, match="The data have changed"):
         run.check_unchanged({**FOUND, "data_sha256": "other"})
-    with pytest.raises(InputError, match="The split of the data has changed"):
-        run.check_unchanged({**FOUND, "split_sha256": "other"})
+    for allow_leaks, ending in ((False, r"was trained\."), (True, "with leaks .--allow-leaks.")):
+        other = replace(run, source=replace(SOURCE, allow_leaks=allow_leaks))
+        with pytest.raises(InputError, match=f"The split of the data has changed .*{ending}"):
+            other.check_unchanged({**FOUND, "split_sha256": "other"})
 
 
 @pytest.mark.parametrize("content", ["", "[1]", "{"])

@@ -13,7 +13,7 @@ from ccal.cli.console import note
 from ccal.errors import InputError
 
 
-@o.takes(o.PAIRS, o.SPLIT, without=("split_by", "valid", "test", "split_seed"))
+@o.takes(o.PAIRS, o.SPLIT, without=("split_by", "valid", "test", "split_seed", "allow_leaks"))
 def command(
     run: o.RunFolder,
     split: Annotated[

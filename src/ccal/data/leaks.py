@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ccal.data.duplicates import find_lookalikes
-from ccal.data.pairs import Pairs
+from ccal.data.duplicates import find_lookalikes, item_numbers
+from ccal.data.pairs import Pairs, Rows
 from ccal.data.reading import Data
 from ccal.data.source import Source
 
@@ -103,18 +103,21 @@ def _near(data: Data, name: str, shared: RowsByPart, held_out: RowsByPart) -> st
     column = pairs.column(name)
     if not column.is_text or (column.files and not data.looks):
         return ""  # rows of arrays are compared exactly only
-    counts, example, at_least = {}, ("", ""), ""
+    plain = np.empty(0, np.int64) if column.files else _plain_numbers(column, items)
+    counts, example, at_least = dict.fromkeys(held_out, 0), ("", ""), ""
     for part, rows in held_out.items():
         train = _one_row_each(items, _seen(data, part))
         own = _one_row_each(items, np.setdiff1d(rows, shared[part]))
+        if len(own) == 0:
+            continue
         if column.files:
             step = 1 + len(own) * len(train) // _MOST_COMPARISONS
             own, at_least = own[::step], "at least " if step > 1 else at_least
             looks = [np.stack([data.looks[path] for path in column[r]]) for r in (own, train)]
-            found = find_lookalikes(looks[0], looks[1]) if len(own) else np.empty(0, np.int64)
+            found = find_lookalikes(looks[0], looks[1])
         else:
-            known = {_plain(text): row for row, text in enumerate(column[train])}
-            found = np.array([known.get(_plain(text), -1) for text in column[own]], dtype=np.int64)
+            known = {number: place for place, number in enumerate(plain[train].tolist())}
+            found = np.array([known.get(number, -1) for number in plain[own].tolist()])
         counts[part] = int((found >= 0).sum())
         if counts[part] and not example[0]:
             at = int(np.argmax(found >= 0))
@@ -129,6 +132,12 @@ def _near(data: Data, name: str, shared: RowsByPart, held_out: RowsByPart) -> st
     )
     text = f"{name} items {what}: {at_least}{said}, as {example[0]} and {example[1]}"
     return f"warning: {text}" if column.files else text
+
+
+def _plain_numbers(texts: Rows, items: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Numbers (n,) that are equal for texts that are the same but for case and punctuation."""
+    _, first, codes = np.unique(items, return_index=True, return_inverse=True)
+    return item_numbers([_plain(text) for text in texts[first]], files=False)[codes]
 
 
 def _one_row_each(items: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:

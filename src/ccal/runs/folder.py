@@ -197,7 +197,11 @@ class Run:
                 f"pairs then, {found['pairs']} now, and other content."
             )
         if found["split_sha256"] != self.found.get("split_sha256"):
-            raise InputError(f"The split of the data has changed since {self.path} was trained.")
+            former = " with leaks (--allow-leaks), as by all earlier versions"
+            raise InputError(
+                f"The split of the data has changed since {self.path} was trained"
+                f"{former if self.source.allow_leaks else ''}."
+            )
 
     def describe(self) -> dict[str, Any]:
         """All that is known about the run, as plain values."""
