@@ -300,6 +300,9 @@ def test_the_evaluation_of_the_run(client: httpx.Client, photos: Path) -> None:
     EvaluationAnswer.model_validate(found)
     assert [way["name"] for way in found["directions"]] == ["image -> text", "text -> image"]
     assert {"r1", "r10", "mrr"} <= set(found["directions"][0]["measures"])
+    for way in found["directions"]:
+        before = way["validation"]
+        assert before is None or before["candidates"] > 0
     assert str(photos) not in json.dumps(found)
     names = [plot["name"] for plot in found["plots"]]
     assert "ranks" in names

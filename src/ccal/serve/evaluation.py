@@ -42,7 +42,11 @@ class Evaluation:
         known = self.measures
         return {
             "part": known.get("part"),
-            "directions": [_direction(known[way]) for way in _WAYS if way in known],
+            "directions": [
+                _direction(known[way], known.get("validation") or {}, way)
+                for way in _WAYS
+                if way in known
+            ],
             "facts": {k: _named(str(v)) for k, v in known.get("facts", {}).items()},
             "correlations": known.get("correlations"),
             "warnings": known.get("warnings", []),
@@ -90,14 +94,20 @@ def _read(file: Path, missing: str) -> bytes:
         raise UnknownItemError(missing) from error
 
 
-def _direction(found: dict[str, Any]) -> dict[str, Any]:
-    """One direction: its measures, and their intervals if there are any."""
+def _direction(found: dict[str, Any], validation: dict[str, Any], way: str) -> dict[str, Any]:
+    """One direction: its measures, their intervals if there are any, and the validation MRR.
+
+    A run of an earlier version does not say of how many candidates its validation was; its MRR
+    cannot be compared, and is left out.
+    """
+    before = validation.get(way)
     low, high = found.get("low") or {}, found.get("high") or {}
     measures = {k: v for k, v in found.items() if isinstance(v, int | float) and k not in _ABOUT}
     return {
         **{name: found.get(name) for name in _ABOUT},
         "measures": measures,
         "intervals": {name: [low[name], high[name]] for name in measures if name in low},
+        "validation": before if isinstance(before, dict) and before.get("candidates") else None,
     }
 
 

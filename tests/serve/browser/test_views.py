@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+from functools import partial
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.serve.browser.conftest import PLAYWRIGHT, Opener
 from tests.serve.live import Live
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Route
 
 expect = pytest.importorskip("playwright.sync_api", reason=PLAYWRIGHT).expect
 
@@ -119,6 +124,32 @@ def test_the_map_by_touch(visit: Opener, live: Live) -> None:
     page.wait_for_timeout(200)
     assert canvas.screenshot() != whole
     assert "item=" not in page.url
+
+
+def test_validation_and_test_on_one_scale(visit: Opener, live: Live) -> None:
+    page = visit(live)
+    found = {"queries": 40, "candidates": 50}
+
+    def answer(route: Route, candidates: int) -> None:
+        about = route.fetch().json()
+        for way in about["directions"]:
+            way |= {**found, "validation": {**found, "candidates": candidates, "mrr": 25.0}}
+        route.fulfill(json=about)
+
+    for candidates, said in ((50, "can be compared"), (60, "The numbers of candidates differ")):
+        page.unroute("**/api/evaluation")
+        page.route("**/api/evaluation", partial(answer, candidates=candidates))
+        page.goto(f"{live.url}/?view=evaluation")
+        expect(page.locator("#view-evaluation")).to_contain_text(said)
+        scale = page.locator("dl.scale")
+        expect(scale).to_contain_text(f"40 queries, {candidates} candidates each")
+        tracks = scale.locator(".track")
+        widths = {round(tracks.nth(i).evaluate("node => node.offsetWidth")) for i in range(4)}
+        assert len(widths) == 1
+        bar, whole = tracks.first.locator("i").bounding_box(), tracks.first.bounding_box()
+        assert bar is not None
+        assert whole is not None
+        assert bar["width"] / whole["width"] == pytest.approx(0.25, abs=0.01)
 
 
 def test_the_evaluation(visit: Opener, live: Live) -> None:

@@ -49,7 +49,8 @@ export function sign(path, className) {
 export const count = (number) => Number(number).toLocaleString("en");
 
 /** 1 photo, 2 photos. */
-export const several = (number, one) => `${count(number)} ${number === 1 ? one : `${one}s`}`;
+export const several = (number, one, many = `${one}s`) =>
+  `${count(number)} ${number === 1 ? one : many}`;
 
 /** Seconds as people write them: 75 -> 1:15. */
 export function clock(seconds) {

@@ -14,14 +14,17 @@ const MEASURES = [
   ["map", "MAP", "mean average precision, in %"],
 ];
 const arrow = (name) => name.replace(" -> ", " → ");
-const figure = (value) => (Number.isFinite(value) ? value.toFixed(1).replace(/\.0$/, "") : "–");
+const figure = (value, key) => {
+  if (!Number.isFinite(value)) return "–";
+  return key === "mr" ? String(Number(value.toFixed(1))) : value.toFixed(1);
+};
 const PARTS = { valid: "validation pairs", test: "test pairs", train: "training pairs" };
 
 export async function showEvaluation() {
   const report = await api.evaluation();
   const nodes = [el("h1", {}, "Evaluation")];
   for (const text of report.warnings ?? []) nodes.push(el("p", { class: "problem" }, text));
-  nodes.push(...report.directions.map(sentence), table(report));
+  nodes.push(...report.directions.map(sentence), table(report), ...sameScale(report));
   const facts = Object.entries(report.facts ?? {});
   if (facts.length) {
     const row = ([name, value]) => [el("dt", {}, name), el("dd", {}, String(value))];
@@ -60,19 +63,50 @@ function table(report) {
   const rows = MEASURES.filter(([key]) => ways.some((way) => Number.isFinite(way.measures[key])));
   const cell = (way, key) => {
     const interval = way.intervals?.[key];
-    const range = interval ? el("small", {}, interval.map(figure).join("–")) : null;
-    return el("td", {}, figure(way.measures[key]), range);
+    const range = interval ? el("small", {}, interval.map((end) => figure(end, key)).join("–")) : null;
+    return el("td", {}, figure(way.measures[key], key), range);
   };
   const intervals = ways.some((way) => Object.keys(way.intervals ?? {}).length);
   const part = PARTS[report.part] ?? `${report.part} pairs`;
-  const column = (name) => el("th", { scope: "col" }, name);
-  const head = el("tr", {}, column("measure"), ways.map((way) => column(arrow(way.name))));
+  const column = (...name) => el("th", { scope: "col" }, ...name);
+  const headed = (way) => column(arrow(way.name), el("small", {}, among(way)));
+  const head = el("tr", {}, column("measure"), ways.map(headed));
   const body = rows.map(([key, name, about]) => {
     const label = el("th", { scope: "row" }, name, el("small", {}, about));
     return el("tr", {}, label, ways.map((way) => cell(way, key)));
   });
   const caption = `Measured on the ${part}.${intervals ? " Small: 95% intervals." : ""}`;
   return el("table", {}, el("caption", {}, caption), el("thead", {}, head), el("tbody", {}, body));
+}
+
+const among = ({ queries, candidates }) =>
+  `${several(queries, "query", "queries")}, ${several(candidates, "candidate")} each`;
+
+/** MRR of validation and test pairs, one below the other on one scale. */
+function sameScale(report) {
+  const ways = report.directions.filter((way) => way.validation && Number.isFinite(way.measures.mrr));
+  if (!ways.length || report.part === "valid") return [];
+  const row = (name, about, value) => [
+    el("dt", {}, name, el("small", {}, among(about))),
+    el("dd", { class: "track", "aria-hidden": "true" }, el("i", { "--size": value / 100 })),
+    el("dd", { class: "number" }, `${value.toFixed(1)}%`),
+  ];
+  const rows = ways.flatMap((way) => [
+    ...row(`${arrow(way.name)}, validation`, way.validation, way.validation.mrr),
+    ...row(`${arrow(way.name)}, ${report.part}`, way, way.measures.mrr),
+  ]);
+  const ticks = [0, 25, 50, 75, 100].map((tick) => el("span", {}, `${tick}%`));
+  const axis = [el("dt", {}), el("dd", { class: "ticks", "aria-hidden": "true" }, ticks), el("dd")];
+  const differ = ways.some((way) => way.validation.candidates !== way.candidates);
+  const note = differ
+    ? "The numbers of candidates differ: among more candidates, the same model has a lower MRR."
+    : "Both among as many candidates, so that they can be compared.";
+  const about = "MRR of the pairs that settings were chosen by, and of those that were only measured.";
+  return [
+    el("h2", {}, `Validation and ${report.part}`),
+    el("p", { class: "note" }, `${about} ${note}`),
+    el("dl", { class: "scale" }, rows, axis),
+  ];
 }
 
 function correlations(facts) {
@@ -85,10 +119,13 @@ function correlations(facts) {
   return [el("p", { class: "note" }, `${parts.join(", ")}.`)];
 }
 
+/** A plot as wide as the page; a click opens it by itself, as large as one likes. */
 function plot({ name, svg, alt, caption }) {
   const look = new URLSearchParams({ theme: isDark() ? "dark" : "light" });
-  const image = lazyImage(`${svg}${svg.includes("?") ? "&" : "?"}${look}`, alt ?? caption ?? name);
-  const reachable = { tabindex: "0", role: "group", "aria-label": `Plot: ${name}` };
-  const scroll = el("div", { class: "scroll", ...reachable }, image);
-  return el("figure", { class: "plot" }, scroll, el("figcaption", {}, caption ?? name));
+  const address = `${svg}${svg.includes("?") ? "&" : "?"}${look}`;
+  const image = lazyImage(address, alt ?? caption ?? name);
+  const title = "Open this plot by itself, in a new tab";
+  // A link cannot carry the token.
+  const shown = api.hasToken() ? image : el("a", { href: address, target: "_blank", title }, image);
+  return el("figure", { class: "plot" }, shown, el("figcaption", {}, caption ?? name));
 }
