@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from ccal.progress import StatusLine, counting
+from ccal.progress import StatusLine, Steps, counting
 from tests.training.test_progress import Clock, Terminal
 
 
@@ -65,3 +65,65 @@ def test_a_terminal_with_room_sees_a_bar(
     drawn, _, text = stream.getvalue().partition("items: 1 of 3")
     assert text == ", 0/s, 0:06 left"
     assert drawn.count("\u2501") == (23 if bar else 0)
+
+
+PLAN = {"features": 10.0, "linear CCA": 5.0, "training": 30.0, "report": 5.0}
+
+
+def steps(stream: io.StringIO, **more: bool) -> tuple[Steps, Clock]:
+    clock = Clock()
+    return Steps(PLAN, stream=stream, every=0, clock=clock, **more), clock
+
+
+def test_steps_are_one_progress() -> None:
+    stream = io.StringIO()
+    work, clock = steps(stream)
+    show = work.counting("features")
+    clock.now = 4
+    show(100, 400)  # a quarter in four seconds: twelve more, and forty for what follows
+    clock.now = 16
+    work.begin("training")  # linear CCA was not needed
+    work.say("caption: 9 words")
+    clock.now = 26
+    work.update(0.5, "epoch 5 of at most 10")
+    work.expect("report", 1.0)
+    work.begin("report")
+    assert stream.getvalue().splitlines() == [
+        "0%  features, about 0:50 left",
+        "7%  features: 100 of 400, about 0:52 left",
+        "31%  training, about 0:35 left",
+        "caption: 9 words",
+        "63%  training: epoch 5 of at most 10, about 0:15 left",
+        "96%  report, about 0:01 left",
+    ]
+
+
+def test_the_share_of_steps_never_shrinks() -> None:
+    stream = io.StringIO()
+    work, clock = steps(stream)
+    work.begin("training")
+    for clock.now, share in ((20, 0.9), (30, 0.1)):
+        work.update(share)
+    shares = [line.split("%")[0] for line in stream.getvalue().splitlines()]
+    assert shares == ["0", "73", "73"]
+
+
+def test_steps_leave_no_line_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    stream = Terminal()
+    work, _ = steps(stream)
+    work.begin("features")
+    work.close()
+    shown = stream.getvalue()
+    assert "\n" not in shown
+    assert shown.split("\r")[-2:] == [" " * len("0%  features, about 0:50 left"), ""]
+
+
+def test_steps_that_are_not_enabled_are_silent() -> None:
+    stream = Terminal()
+    work, clock = steps(stream, enabled=False)
+    work.counting("features")(1, 2)
+    clock.now = 50
+    work.say("nothing")
+    work.close()
+    assert stream.getvalue() == ""

@@ -1,9 +1,12 @@
-"""Progress of long work: one line on a terminal, plain lines now and then in a log."""
+"""Progress of long work: one line on a terminal, plain lines now and then in a log.
+
+`counting` is for one loop; `Steps` shows work of several steps as one.
+"""
 
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import TextIO
 
@@ -57,18 +60,25 @@ class StatusLine:
             text = text[:columns]
             bar = _bar(share, self._stream) if room else ""
             width = len(text) + (_BAR + 2 if bar else 0)
-            self._write("\r" + bar + text + " " * (self._width - width))
+            self.write("\r" + bar + text + " " * (self._width - width))
             self._width = width
         else:
-            self._write(text + "\n")
+            self.write(text + "\n")
+
+    def erase(self) -> None:
+        """Take the line away from a terminal, which goes on in its place."""
+        if self._terminal and self._width:
+            self.write("\r" + " " * self._width + "\r")
+        self._width = 0
 
     def end(self) -> None:
         """Leave the line as it is; the terminal goes on below."""
         if self._terminal and self.shown:
-            self._write("\n")
+            self.write("\n")
         self._width = 0
 
-    def _write(self, text: str) -> None:
+    def write(self, text: str) -> None:
+        """Write text as it is."""
         if self._stream is not None:
             self._stream.write(text)
             self._stream.flush()
@@ -124,3 +134,102 @@ def counting(
             line.end()
 
     return show
+
+
+def about(seconds: float) -> str:
+    """An expected time in words, no more precise than a guess is.
+
+    >>> about(3), about(47), about(250), about(9000)
+    ('a few seconds', 'about 50 seconds', 'about 4 minutes', 'about 2.5 hours')
+    """
+    if seconds < 10:
+        return "a few seconds"
+    if seconds < 95:
+        return f"about {round(seconds, -1):.0f} seconds"
+    if seconds < 95 * 60:
+        return f"about {seconds / 60:.0f} minutes"
+    return f"about {seconds / 3600:.1f} hours"
+
+
+class Steps:
+    """One line for work of several steps: the share of the time, the present step, the time left.
+
+    A step's own pace replaces its expected time as soon as it shows; later steps have theirs.
+
+    Args:
+        expected: seconds of each step by its name, in their order. A step that never begins is
+            over as soon as a later one begins.
+        enabled: False writes nothing.
+        stream, every, clock: those of `StatusLine`.
+
+    >>> steps = Steps({"features": 10, "training": 20}, stream=sys.stdout, every=0)
+    >>> steps.begin("features")
+    0%  features, about 0:30 left
+    >>> steps.begin("training")
+    0%  training, about 0:20 left
+    """
+
+    def __init__(
+        self,
+        expected: Mapping[str, float],
+        *,
+        enabled: bool = True,
+        stream: TextIO | None = None,
+        every: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.enabled, self._clock, self._later = enabled, clock, dict(expected)
+        self._line = StatusLine(stream, every=every, clock=clock)
+        self._started = self._begun = clock()
+        self._name, self._expected, self._share = "", 0.0, 0.0
+
+    def begin(self, name: str) -> None:
+        """Go on to a step."""
+        if name in self._later:
+            while (first := next(iter(self._later))) != name:
+                del self._later[first]
+        self._name, self._expected = name, self._later.pop(name, 0.0)
+        self._begun = self._clock()
+        self.update(0.0)
+
+    def expect(self, name: str, seconds: float) -> None:
+        """Correct the expected time of a later step."""
+        if name in self._later:
+            self._later[name] = seconds
+
+    def update(self, share: float, text: str = "") -> None:
+        """Show how far the present step is, from 0 to 1, and what it does, if a line is due."""
+        if not self.enabled or not self._line.due():
+            return
+        now = self._clock()
+        spent = now - self._begun
+        own = max(self._expected - spent, 0.0)
+        if share >= 0.05 and spent >= 1:
+            own = spent * (1 - share) / share
+        left = own + sum(self._later.values())
+        # It would worry people to see a share shrink.
+        self._share = max(
+            self._share, (now - self._started) / max(now - self._started + left, 1e-9)
+        )
+        what = f"{self._name}: {text}" if text else self._name
+        line = f"{100 * self._share:.0f}%  {what}, about {clock_time(left)} left"
+        self._line.show(line, share=self._share)
+
+    def counting(self, name: str) -> Callable[[int, int], None]:
+        """Begin a step; returns the function of (done, total) that shows how far it is."""
+        self.begin(name)
+        return lambda done, total: self.update(done / max(total, 1), f"{done:,} of {total:,}")
+
+    def of(self, what: str) -> Callable[[str], Callable[[int, int], None]]:
+        """`counting` for steps such as "photo features of training pairs"."""
+        return lambda name: self.counting(f"{name} of {what}")
+
+    def say(self, text: str) -> None:
+        """Write a line that stays."""
+        if self.enabled:
+            self._line.erase()
+            self._line.write(text + "\n")
+
+    def close(self) -> None:
+        """Take the line away."""
+        self._line.erase()

@@ -67,8 +67,9 @@ def test_ctrl_c_then_resume(files: Path, whole: Path) -> None:
     before = Path("run/metrics.jsonl").read_text().splitlines()
     assert 3 <= len(before) < 150
     assert list(Path("run").glob("checkpoint-*.pt"))
-    resumed = invoke("train", "--resume", "-o", "run", "-q", "--no-report")
+    resumed = invoke("train", "--resume", "-o", "run", "--no-report")
     assert resumed.code == 0, resumed
+    assert f"Goes on   after epoch {json.loads(before[-1])['epoch']} of training\n" in resumed.err
     # The seconds of the first epochs are still there: it went on, and did not begin again.
     assert Path("run/metrics.jsonl").read_text().splitlines()[: len(before)] == before
     assert not list(Path("run").glob("checkpoint-*.pt"))

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+import sys
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +17,7 @@ import pytest
 import ccal
 from ccal.data import read_source
 from ccal.runs import Run
-from tests.cli.conftest import SMALL, invoke
+from tests.cli.conftest import SMALL, environment, invoke
 
 ARRAYS = ["--x", "image.npy", "--y", "text.npy"]
 TABLE = ["pairs.csv", "--x", "image=image.npy", "--y", "caption"]
@@ -47,8 +52,56 @@ def test_it_prints_the_table_and_names_the_folder(files: Path) -> None:
     outcome = invoke("train", *ARRAYS, "--epochs", 1, "--method", "linear")
     assert outcome.code == 0, outcome
     assert "image -> text" in outcome.out
-    assert "192 training, 24 validation and 24 test pairs" in outcome.err
+    lines = [line.split(maxsplit=1) for line in outcome.err.splitlines()]
+    assert [first for first, _ in lines[:6]] == [
+        *("Pairs", "Split", "Features", "Method", "Time", "Results")
+    ]
+    assert lines[0][1] == "240 of image and text, from image.npy and text.npy"
+    assert lines[3][1].startswith("linear: linear CCA, in closed form")
+    assert lines[5][1] == "runs/image-linear"
     assert Path("runs/image-linear/model/config.json").is_file()
+
+
+def on_a_terminal(*arguments: object, cwd: Path) -> str:
+    """What `ccal` writes to a terminal of 120 columns."""
+    pty = pytest.importorskip("pty", reason="no pseudo-terminals here")
+    main, other = pty.openpty()
+    env = {**environment(), "COLUMNS": "120", "TERM": "xterm-256color"}
+    command = [sys.executable, "-m", "ccal", *map(str, arguments)]
+    process = subprocess.Popen(command, cwd=cwd, env=env, stdout=other, stderr=other)
+    os.close(other)
+    shown = b""
+    # Linux ends the reading of a terminal that nobody writes to with an error.
+    with suppress(OSError):
+        while part := os.read(main, 4096):
+            shown += part
+    os.close(main)
+    assert process.wait(timeout=60) == 0, shown.decode()
+    return shown.decode()
+
+
+def test_a_terminal_sees_the_plan_and_one_progress(files: Path) -> None:
+    options = ["--epochs", 30, "--batch-size", 50, "--no-report"]
+    shown = on_a_terminal("train", *TABLE, *options, "-o", "run", cwd=files)
+    plan, rest = shown.split("Results")
+    assert "caption: TF-IDF of words" in plan
+    assert "words of the training texts are features" in rest
+    # One line, rewritten: it ends where the table begins.
+    work = rest[: rest.index("image -> caption")]
+    assert work.count("\n") <= 3
+    shares = [int(share) for share in re.findall(r"(\d+)%  ", work)]
+    assert shares == sorted(shares)
+    assert len(shares) > 2
+    assert "epoch" in work
+    assert " left" in work
+    assert all(" left" not in line for line in rest[rest.index("image -> caption") :].splitlines())
+
+
+def test_quiet_prints_the_result_only(files: Path) -> None:
+    outcome = invoke("train", *TABLE, "-o", "run", *SMALL, "--method", "linear")
+    assert outcome.err == ""
+    assert outcome.out.split()[:3] == ["image", "->", "caption"]
+    assert outcome.out.rstrip().endswith("ties).")
 
 
 def test_a_table_with_texts_an_array_and_a_split_column(files: Path) -> None:

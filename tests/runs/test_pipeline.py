@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -52,7 +53,12 @@ def test_python_and_command_line_give_the_same_run(folder: Path) -> None:
     run = ccal.runs.train(
         source, SETTINGS, folder / "python", report=False, progress=False, note=notes.append
     )
-    assert any("training, 24 validation and 24 test pairs of image and text" in n for n in notes)
+    plan = dict(re.split(r"  +", line, maxsplit=1) for line in notes)
+    assert plan["Pairs"] == "240 of image and text, from image.npy and text.npy"
+    assert plan["Split"] == "192 to train on, 24 to validate, 24 to test; at random"
+    assert plan["Features"] == "image: 20 numbers each, as given; text: 16 numbers each, as given"
+    assert plan["Results"] == str(folder / "python")
+    assert {"Method", "Time"} < set(plan)
     options = ["--epochs", 2, "--batch-size", 100, "-q", "--no-report"]
     files = ["--x", folder / "image.npy", "--y", folder / "text.npy"]
     outcome = invoke("train", *files, "-o", folder / "command", *options)

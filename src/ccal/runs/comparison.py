@@ -15,6 +15,7 @@ from ccal.numbering import Integers
 from ccal.runs.evaluation import Evaluation, Note, measure
 from ccal.runs.folder import Run, differences, fingerprints, hashes, only_planned
 from ccal.runs.pages import optional_page
+from ccal.runs.plan import expected_times, plan_of_comparison
 from ccal.runs.table import Comparison
 from ccal.runs.training import check_classes, default_folder, finish, read_pairs
 from ccal.training import METHODS, Settings
@@ -64,6 +65,8 @@ def compare(
     _check_folder(place)
     data = read_pairs(source, note)
     facts = data.facts()
+    for line in plan_of_comparison(source, data, list(plans.values()), place):
+        note(line)
     collected = _Collected()
     for number, ((method, seed), plan) in enumerate(plans.items(), start=1):
         note(f"{method}, seed {seed} (run {number} of {len(plans)})")
@@ -168,7 +171,8 @@ def _measured(run: Run, data: Data, begun: bool, *, progress: bool, note: Note) 
     """Train a run, or go on with it, or measure it if it has finished."""
     if not run.finished:
         # The comparison has a page of all runs together.
-        run = finish(run, data, resume=begun, report=False, progress=progress, note=note)
+        expected = expected_times(run.settings, data, report=False)
+        run = finish(run, data, expected, resume=begun, report=False, progress=progress, note=note)
         assert run.result is not None
         return run.result
     part = run.evaluation()["part"]

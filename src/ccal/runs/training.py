@@ -5,7 +5,8 @@ evaluation.json comes last, so that a run which is stopped at any moment can be 
 """
 
 import os
-from contextlib import ExitStack
+from collections.abc import Mapping
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +15,11 @@ from ccal.distributed import rank
 from ccal.errors import InputError
 from ccal.files import alone_in
 from ccal.model import DualEncoder
+from ccal.progress import Steps
 from ccal.runs.evaluation import Note, measure
 from ccal.runs.folder import Run, check_free, differences, fingerprints
 from ccal.runs.pages import write_page
+from ccal.runs.plan import expected_times, plan_of_run
 from ccal.training import Settings, distributed_from_environment
 from ccal.training import train as train_model
 from ccal.training.hardware import keep_freed_memory
@@ -65,14 +68,13 @@ def train(
             run, data = _begin(folder, source, settings or Settings(), alone, note)
         if data is None:
             return run
-        found = run.found
-        note(
-            f"{found['train']:,} training, {found['valid']:,} validation and {found['test']:,} "
-            f"test pairs of {' and '.join(found['modalities'])}; method {run.settings.method}"
-        )
+        expected = expected_times(run.settings, data, report=report)
+        for line in plan_of_run(run, data, expected, resume=resume):
+            note(line)
         run = finish(
             run,
             data,
+            expected,
             resume=resume,
             report=report,
             tensorboard=tensorboard,
@@ -87,6 +89,7 @@ def train(
 def finish(
     run: Run,
     data: Data,
+    expected: Mapping[str, float],
     *,
     resume: bool,
     report: bool,
@@ -96,31 +99,35 @@ def finish(
 ) -> Run:
     """Train the model of a run, measure it, and complete the folder; other ranks only train.
 
+    `expected` are the seconds of its steps, those of `expected_times`.
     Without test pairs the validation pairs are measured, so that nothing is trained on them.
     """
     keep_freed_memory()
     part = "test" if len(data.split.test) else "valid"
-    held_out = data.part(part)
+    held_out, train_pairs, valid_pairs = (data.part(p) for p in (part, "train", "valid"))
     settings = run.settings if part == "test" else run.settings.changed(train_on_all=False)
-    trained = train_model(
-        settings,
-        data.part("train"),
-        data.part("valid"),
-        folder=run.path,
-        resume=resume,
-        progress=progress,
-        tensorboard=tensorboard,
-    )
-    if rank() != 0:
-        return run
-    trained.model.save(run.model_folder)
-    evaluation = measure(trained.model, held_out, part, train=trained.features)
-    facts = {**_facts(run, trained.model), **trained.facts}
-    if settings != run.settings:
-        facts["final training"] = "none: without test pairs the validation pairs are measured"
-    if report:
-        page = run.path / "report.html"
-        write_page(page, run.path.name, evaluation, facts, run, plots=True, note=note)
+    with closing(Steps(expected, enabled=progress and rank() == 0)) as steps:
+        trained = train_model(
+            settings,
+            train_pairs,
+            valid_pairs,
+            folder=run.path,
+            resume=resume,
+            progress=steps,
+            tensorboard=tensorboard,
+        )
+        if rank() != 0:
+            return run
+        trained.model.save(run.model_folder)
+        steps.begin("evaluation")
+        evaluation = measure(trained.model, held_out, part, train=trained.features)
+        facts = {**_facts(run, trained.model), **trained.facts}
+        if settings != run.settings:
+            facts["final training"] = "none: without test pairs the validation pairs are measured"
+        if report:
+            steps.begin("report")
+            page = run.path / "report.html"
+            write_page(page, run.path.name, evaluation, facts, run, plots=True, note=note)
     run.finish({**evaluation.as_dict(), "facts": facts})
     for checkpoint in run.path.glob("checkpoint-*.pt"):
         checkpoint.unlink()

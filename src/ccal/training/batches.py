@@ -8,7 +8,7 @@ what the interrupted one did.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -78,6 +78,7 @@ class PairFeatures:
         pairs: raw items or features.
         front_ends: by modality, of raw items.
         fit: the front ends of texts take their vocabulary from these pairs first.
+        progress: is given a title, and returns a function of (done, total).
 
     Attributes:
         groups: (n,) integers, equal for pairs that show the same thing; None without groups.
@@ -85,9 +86,16 @@ class PairFeatures:
     """
 
     def __init__(
-        self, pairs: Pairs, front_ends: Mapping[str, FrontEnd], *, fit: bool = False
+        self,
+        pairs: Pairs,
+        front_ends: Mapping[str, FrontEnd],
+        *,
+        fit: bool = False,
+        progress: Callable[[str], Callable[[int, int], None]] = counting,
     ) -> None:
-        self._columns = [_column(pairs.column(n), front_ends.get(n), n, fit) for n in pairs.names]
+        self._columns = [
+            _column(pairs.column(n), front_ends.get(n), n, fit, progress) for n in pairs.names
+        ]
         self._set_keys(pairs.group, pairs.label)
 
     def _set_keys(self, group: NDArray[Any] | None, label: NDArray[Any] | None) -> None:
@@ -146,7 +154,13 @@ def concatenated(first: PairFeatures, second: PairFeatures) -> PairFeatures:
     return result
 
 
-def _column(rows: Rows, front_end: FrontEnd | None, name: str, fit: bool) -> _Matrix:
+def _column(
+    rows: Rows,
+    front_end: FrontEnd | None,
+    name: str,
+    fit: bool,
+    progress: Callable[[str], Callable[[int, int], None]],
+) -> _Matrix:
     if rows.is_text:
         if front_end is None:
             raise InputError(f"{name} is text, but there is no front end for it.")
@@ -156,7 +170,7 @@ def _column(rows: Rows, front_end: FrontEnd | None, name: str, fit: bool) -> _Ma
         if isinstance(front_end, TfidfVectoriser):
             return front_end.sparse(rows[:])
         if isinstance(front_end, ImageFeatures):
-            return front_end.transform(rows[:], progress=counting(f"{name}: features"))
+            return front_end.transform(rows[:], progress=progress(f"{name} features"))
         return front_end.transform(rows[:])
     if len(rows.shape) != 2:
         raise InputError(f"{name} must be an array of shape (pairs, features), got {rows.shape}.")

@@ -24,6 +24,7 @@ from ccal.bounds import Options, Whole, check
 from ccal.cca import CCALayer
 from ccal.errors import CcalError, InputError
 from ccal.model import DualEncoder
+from ccal.progress import Steps
 from ccal.ranks import mean_reciprocal_ranks
 from ccal.training.batch_norm import batch_norm_over_ranks, unbiased_batch_norm
 from ccal.training.batches import (
@@ -73,7 +74,7 @@ def fit(
     select: Select = "both",
     score: Score | None = None,
     checkpoint_seconds: float = 20.0,
-    progress: bool = True,
+    progress: bool | Steps = True,
     tensorboard: bool = False,
 ) -> History:
     """Train a model; afterwards it holds the best weights and projections, in evaluation mode.
@@ -101,7 +102,7 @@ def fit(
             epoch with the projections of that epoch, and the highest value is the best.
         checkpoint_seconds: least time between two checkpoints. They are written at the end of an
             epoch, at the very end, and on Ctrl-C or SIGTERM.
-        progress: show the progress on standard error.
+        progress: show the progress on standard error, or as the present of these `Steps`.
         tensorboard: write events for TensorBoard too.
 
     Raises `Interrupted` after Ctrl-C or SIGTERM, with the state of the last whole epoch on disk.
@@ -149,7 +150,10 @@ def fit(
     )
     checkpointer.open(resume=resume, tensorboard=tensorboard)
     with batch_norm_over_ranks(model), unbiased_batch_norm(model), catch_signals() as signals:
-        line = Progress(stage, schedule.max_epochs, enabled=progress and distributed.rank() == 0)
+        steps = progress if isinstance(progress, Steps) else None
+        enabled = bool(progress) and distributed.rank() == 0
+        expected = None if valid is None else schedule.expected_epochs
+        line = Progress(stage, schedule.max_epochs, enabled=enabled, steps=steps, expected=expected)
         loop = _Loop(
             state, schedule, checkpointer, train, valid, settings, select, score, signals, line
         )
@@ -355,7 +359,10 @@ class _Loop:
             self.state.restore(self.checkpointer.best)
         self.checkpointer.add(record, best=verdict == "best")
         name = "MRR" if self.score is None else "score"
-        self.progress.epoch(score=self._value(scores), best=self.schedule.best, name=name)
+        expected = None if self.valid is None else self.schedule.expected_epochs
+        self.progress.epoch(
+            score=self._value(scores), best=self.schedule.best, name=name, expected=expected
+        )
 
     def _check_signals(self) -> None:
         # Several ranks stop in `_step` only, where they agree on it.

@@ -7,6 +7,7 @@ settles its ridges, weighting and square roots, and `LinearInitialisation` turns
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +24,6 @@ from ccal.encoders.dense import signed_root
 from ccal.features import ImageFeatures, TfidfVectoriser, WordSequences
 from ccal.losses import InfoNCELoss, PairwiseRankingLoss, SigmoidLoss, TraceNormLoss
 from ccal.model import DualEncoder
-from ccal.progress import counting
 from ccal.training.batches import PairFeatures
 from ccal.training.scoring import clearly_better, reciprocal_ranks
 from ccal.training.settings import Settings
@@ -131,19 +131,20 @@ class LinearInitialisation:
     ridge: tuple[float, float] | None = None
     power: float | None = None
 
-    def cca(self, settings: Settings, pairs: PairFeatures, *, verbose: bool = False) -> CCA:
-        """Linear CCA of these pairs."""
+    def cca(
+        self,
+        settings: Settings,
+        pairs: PairFeatures,
+        *,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> CCA:
+        """Linear CCA of these pairs; `progress` is that of `CCA.fit`."""
         dim = _dimension(settings, pairs)
         if self.ridge is None or self.power is None:
             cca = CCA(dim, ridge="auto", power="auto", random_state=settings.seed)
         else:
             cca = CCA(dim, ridge=self.ridge, relative_ridge=False, power=self.power)
-        lines = {what: counting(f"linear CCA: {what}") for what in ("samples", "ridges")}
-
-        def show(what: str, done: int, total: int) -> None:
-            lines[what](done, total)
-
-        return cca.fit(*self.views(pairs), progress=show if verbose else None)
+        return cca.fit(*self.views(pairs), progress=progress)
 
     def towers(self, settings: Settings, pairs: PairFeatures) -> tuple[LinearTower, LinearTower]:
         """Towers that compute the two projections of linear CCA.
@@ -176,7 +177,11 @@ class LinearInitialisation:
 
 
 def choose_initialisation(
-    settings: Settings, seen: PairFeatures, held: PairFeatures, *, verbose: bool = False
+    settings: Settings,
+    seen: PairFeatures,
+    held: PairFeatures,
+    *,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> LinearInitialisation:
     """Choose square roots, ridges and weighting of linear CCA for these pairs.
 
@@ -195,7 +200,7 @@ def choose_initialisation(
                     initial = rooted
     if len(seen) < _ENOUGH_TO_CHOOSE:
         return replace(initial, ridge=(1.0, 1.0), power=1.0)
-    cca = initial.cca(settings, seen, verbose=verbose)
+    cca = initial.cca(settings, seen, progress=progress)
     return replace(initial, ridge=cca.ridge_, power=cca.power_)
 
 

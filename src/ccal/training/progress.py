@@ -9,13 +9,15 @@ from typing import Any, TextIO
 
 from ccal.files import write_atomically
 from ccal.optional import require
-from ccal.progress import StatusLine, clock_time
+from ccal.progress import StatusLine, Steps, clock_time
 
 
 class Progress:
     """Stage, epoch, loss, rate, validation score and the longest time left, on one line.
 
-    `stream`, `every` and `clock` are those of `StatusLine`; enabled=False writes nothing.
+    `stream`, `every` and `clock` are those of `StatusLine`; enabled=False writes nothing. With
+    `steps` the stage is the present step of longer work, which has the line; `expected` is then the
+    likely last epoch, if validation may end the stage before `max_epochs`.
 
     >>> import sys
     >>> progress = Progress("train", 5, stream=sys.stdout, every=0)
@@ -32,7 +34,11 @@ class Progress:
         every: float | None = None,
         enabled: bool = True,
         clock: Callable[[], float] = time.monotonic,
+        steps: Steps | None = None,
+        expected: int | None = None,
     ) -> None:
+        self._work, self._expected = steps, expected or max_epochs
+        self._epochs = f"{max_epochs}" if expected is None else f"at most {max_epochs}"
         self.stage, self.max_epochs, self.enabled, self._clock = stage, max_epochs, enabled, clock
         self._line = StatusLine(stream, every=every, clock=clock)
         self._begun = clock()
@@ -44,6 +50,10 @@ class Progress:
         if self._first is None:
             # A resumed run does not count the epochs of an earlier process.
             self._first = epoch
+        if self._work is not None:
+            share = (epoch - self._first + done / total) / max(self._expected - self._first + 1, 1)
+            self._work.update(min(share, 1.0), f"epoch {epoch} of {self._epochs}{self._scores}")
+            return
         seconds = max(self._clock() - self._begun, 1e-9)
         rate = (total * (epoch - self._first) + done) / seconds
         left = (total * (self.max_epochs - epoch + 1) - done) / rate
@@ -54,9 +64,24 @@ class Progress:
         if self.enabled and self._line.due():
             self._line.show(f"{self._steps}{self._scores}, at most {clock_time(left)} left")
 
-    def epoch(self, *, score: float | None, best: float | None, name: str = "MRR") -> None:
-        """After validation: the deciding score of this epoch, and the best so far."""
-        if score is not None and best is not None:
+    def epoch(
+        self,
+        *,
+        score: float | None,
+        best: float | None,
+        name: str = "MRR",
+        expected: int | None = None,
+    ) -> None:
+        """After validation: the deciding score of this epoch, the best so far, the likely end."""
+        self._expected = expected or self._expected
+        if score is None or best is None:
+            return
+        if self._work is not None:
+            per_cent = 1 if name == "score" else 100
+            self._scores = (
+                f", validation {name} {per_cent * score:.1f} (best {per_cent * best:.1f})"
+            )
+        else:
             self._scores = f", {name} {score:.4f} (best {best:.4f})"
 
     def close(self) -> None:

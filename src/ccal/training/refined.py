@@ -6,8 +6,10 @@ what finds the validation pairs clearly better; then it chooses the weight of th
 and at last repeats the chosen training with the validation pairs included.
 """
 
+from contextlib import closing
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,9 @@ from ccal.distributed import rank
 from ccal.encoders import FrontEnd
 from ccal.errors import InputError
 from ccal.evaluation.hubs import HubCorrection
+from ccal.features import TfidfVectoriser
 from ccal.model import DualEncoder
+from ccal.progress import Steps
 from ccal.ranks import mean_reciprocal_ranks
 from ccal.training.batches import PairFeatures, concatenated
 from ccal.training.loop import fit
@@ -30,6 +34,7 @@ from ccal.training.methods import (
     make_front_ends,
     make_objective,
 )
+from ccal.training.plan import STEP_OF_STAGE, expected_seconds
 from ccal.training.scoring import (
     calibrate_model,
     class_scores,
@@ -75,7 +80,7 @@ def train(
     *,
     folder: Path | None = None,
     resume: bool = False,
-    progress: bool = True,
+    progress: bool | Steps = True,
     tensorboard: bool = False,
     device: torch.device | str = "cpu",
 ) -> Trained:
@@ -83,6 +88,8 @@ def train(
 
     With a `folder`, epochs are recorded there in `metrics.jsonl` and checkpoints are kept, so that
     `resume=True` goes on after an interruption and ends where the unbroken run would have.
+    `progress` shows one line for all of it on standard error, or goes on with the `Steps` of longer
+    work.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -100,13 +107,26 @@ def train(
             f"Training needs at least 2 pairs to learn from and 2 to validate on, got {len(pairs)} "
             f"and {len(valid)}; better are some hundreds."
         )
+    options: dict[str, Any] = {"folder": folder, "resume": resume, "tensorboard": tensorboard}
+    if not isinstance(progress, Steps):
+        shown = progress and rank() == 0
+        steps = Steps(expected_steps(settings, pairs, valid) if shown else {}, enabled=shown)
+        with closing(steps):
+            return train(settings, pairs, valid, progress=steps, device=device, **options)
     front_ends = make_front_ends(settings, pairs)
-    seen, held = PairFeatures(pairs, front_ends, fit=True), PairFeatures(valid, front_ends)
-    options = {"folder": folder, "resume": resume, "progress": progress, "tensorboard": tensorboard}
+    seen = PairFeatures(pairs, front_ends, fit=True, progress=progress.of("training pairs"))
+    held = PairFeatures(valid, front_ends, progress=progress.of("validation pairs"))
+    for name, width in zip(pairs.names, seen.widths, strict=True):
+        if isinstance(front_ends.get(name), TfidfVectoriser):
+            progress.say(f"{name}: {width:,} words of the training texts are features")
+    options["progress"] = progress
     facts: dict[str, str] = {}
     initial = None
     if settings.method in ("refined", "linear"):
-        initial = choose_initialisation(settings, seen, held, verbose=progress and rank() == 0)
+        progress.begin("linear CCA")
+        initial = choose_initialisation(
+            settings, seen, held, progress=partial(_show_linear_cca, progress)
+        )
         facts["linear CCA"] = _words(initial, pairs.names)
     trainer = _Trainer(pairs.names, front_ends, initial, torch.device(device), options)
     candidates = [
@@ -134,12 +154,31 @@ def train(
         seen = concatenated(seen, held)
         model = trainer.build(best.settings, seen)
         if best.epochs:
+            took = [r["seconds"] for r in trainer.history if r["stage"] == best.name]
+            progress.expect(STEP_OF_STAGE["all"], sum(took) / len(took) * best.epochs)
             trainer.fit(best.settings, model, seen, None, stage="all", epochs=best.epochs)
         epochs = f", {best.epochs} epochs" if best.epochs else ""
         facts["final training"] = f"on all {len(seen):,} pairs{epochs}"
         _correct_hubs(model, seen, weight)
     model.calibrations = calibrations
     return Trained(model.eval(), trainer.history, features, facts)
+
+
+def _show_linear_cca(steps: Steps, what: str, done: int, total: int) -> None:
+    # Reading the samples is the smaller part of the work.
+    share = 0.2 * done / total if what == "samples" else 0.2 + 0.8 * done / total
+    steps.update(share, f"{done:,} of {total:,} {what}")
+
+
+def expected_steps(settings: Settings, pairs: Pairs, valid: Pairs) -> dict[str, float]:
+    """A guess of the seconds of each step of `train`, by its name and in their order."""
+    stages = [] if settings.method == "linear" else _candidate_settings(settings)
+    return expected_seconds(settings, [(_stage(own), own) for own in stages], pairs, valid)
+
+
+def _stage(settings: Settings) -> str:
+    """The name of training with these settings, in files and in the progress."""
+    return settings.tower if settings.method == "refined" else "train"
 
 
 def _candidate_settings(settings: Settings) -> list[Settings]:
@@ -190,7 +229,7 @@ class _Trainer:
             found.append(_Candidate("linear CCA", settings, deepcopy(model), scores))
         if settings.method == "linear":
             return found
-        stage = settings.tower if settings.method == "refined" else "train"
+        stage = _stage(settings)
         if settings.select == "classes":
             choice: dict[str, Any] = {"score": lambda m: class_scores(m, held).mean().item()}
         else:
@@ -205,11 +244,13 @@ class _Trainer:
         model: DualEncoder,
         seen: PairFeatures,
         held: PairFeatures | None,
+        stage: str,
         **more: Any,
     ) -> int:
         """Train a model and record its epochs; returns the number of the best."""
+        self.options["progress"].begin(STEP_OF_STAGE[stage])
         objective = make_objective(settings).to(self.device)
-        found = fit(model, objective, seen, held, settings, **self.options, **more)
+        found = fit(model, objective, seen, held, settings, stage=stage, **self.options, **more)
         self.history.extend(found.records)
         return found.best_epoch
 

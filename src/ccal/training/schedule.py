@@ -59,6 +59,14 @@ class Schedule:
         """Whether there is no next epoch."""
         return self.stopped or self.epoch >= self.max_epochs
 
+    @property
+    def expected_epochs(self) -> int:
+        """A guess of the last epoch: no sooner than if no score gets better from now on."""
+        limit = self.refine_patience if self.refined else self.patience
+        last = self.refinements * self.refine_patience
+        sooner = self.epoch + limit - self.waited + last - self.refined * self.refine_patience
+        return min(self.max_epochs, max(sooner, 3 * self.patience + last))
+
     def start(self, score: float | None) -> None:
         """Make the score of the weights before training, epoch 0, the one to beat."""
         self.best = score if _usable(score) else None

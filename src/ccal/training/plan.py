@@ -1,0 +1,153 @@
+"""What training will do, before it does it: in words, and in seconds that each step may take."""
+
+from __future__ import annotations
+
+import math
+import time
+from itertools import pairwise
+
+import torch
+
+from ccal import distributed
+from ccal.data import Pairs
+from ccal.training.schedule import Schedule
+from ccal.training.settings import Settings
+
+STEP_OF_STAGE = {
+    "linear": "fine-tuning linear towers",
+    "residual": "training towers with a hidden layer",
+    "train": "training",
+    "all": "final training",
+}
+"""The name of a stage of training, for people."""
+
+_METHODS = {
+    "linear": "linear CCA, in closed form",
+    "ccal": "two networks with a CCA layer, trained to rank counterparts first",
+    "dcca": "deep CCA: two networks, trained for a high correlation",
+    "learned": "two networks with trained projections in place of CCA",
+}
+_IMAGES_PER_SECOND = 25.0  # of one thread
+_OVERHEAD = 0.02  # seconds an epoch
+
+
+def method_in_words(settings: Settings) -> str:
+    """What the method does with the pairs.
+
+    >>> method_in_words(Settings(method="linear", train_on_all=False))
+    'linear: linear CCA, in closed form'
+    """
+    words = _METHODS.get(settings.method)
+    if words is None:
+        towers = {
+            "auto": "linear towers and towers with a hidden layer start from it, and the "
+            "validation pairs choose",
+            "linear": "linear towers are fine-tuned from it",
+            "residual": "towers with a hidden layer are trained from it",
+        }
+        words = f"linear CCA first; then {towers[settings.tower]}"
+    last = "; at last, training on all but the test pairs" if settings.train_on_all else ""
+    return f"{settings.method}: {words}{last}"
+
+
+def features_in_words(settings: Settings, pairs: Pairs) -> str:
+    """The numbers that stand for the items of each modality.
+
+    >>> import numpy as np
+    >>> features_in_words(Settings(), Pairs({"photo": np.ones((2, 9)), "caption": ["a", "b"]}))
+    'photo: 9 numbers each, as given; caption: TF-IDF of words that occur 3 times or more'
+    """
+    words = []
+    for name in pairs.names:
+        column = pairs.column(name)
+        if column.files:
+            known = "1,280 " if settings.backbone.startswith("efficientnet-lite") else ""
+            what = f"{known}features of each image, by the network {settings.backbone}"
+        elif not column.is_text:
+            what = f"{math.prod(column.shape[1:]):,} numbers each, as given"
+        elif settings.text == "tfidf" or settings.method in ("refined", "linear"):
+            what = f"TF-IDF of words that occur {settings.min_count} times or more"
+        else:
+            what = f"words in their order, for {settings.text}"
+        words.append(f"{name}: {what}")
+    return "; ".join(words)
+
+
+def machine_in_words() -> str:
+    """Where training runs."""
+    threads, ranks = torch.get_num_threads(), distributed.world_size()
+    words = f"CPU, {threads} thread{'' if threads == 1 else 's'}"
+    return words if ranks == 1 else f"{ranks} processes, each on the {words}"
+
+
+def expected_seconds(
+    settings: Settings, stages: list[tuple[str, Settings]], train: Pairs, valid: Pairs
+) -> dict[str, float]:
+    """A guess of the seconds of each step, by its name and in their order.
+
+    `stages` are those of training with their settings. The guess comes from the sizes, and from the
+    speed of this machine for a product of matrices.
+    """
+    speed = _operations_per_second()
+    seconds: dict[str, float] = {}
+    for part, pairs in (("training", train), ("validation", valid)):
+        for name in pairs.names:
+            if pairs.column(name).files:
+                seconds[f"{name} features of {part} pairs"] = image_seconds(pairs, name)
+    n, widths = len(train), [_width(train, name) for name in train.names]
+    if settings.method in ("refined", "linear"):
+        mean = sum(widths) / 2
+        seconds["linear CCA"] = (80 * mean**3 + 6 * n * sum(widths) ** 2) / speed
+    longest = 0.0
+    for stage, own in stages:
+        took = _epoch(own, widths, train, valid, speed) * Schedule.of(own).expected_epochs
+        seconds[STEP_OF_STAGE[stage]] = took
+        longest = max(longest, took)
+    if settings.train_on_all and longest:
+        seconds[STEP_OF_STAGE["all"]] = longest * (len(train) + len(valid)) / len(train) / 2
+    return seconds
+
+
+def image_seconds(pairs: Pairs, name: str) -> float:
+    """A guess of the seconds that the features of all image files of a modality take."""
+    files = len(set(pairs.column(name)[:]))
+    return files / (_IMAGES_PER_SECOND * torch.get_num_threads())
+
+
+def _epoch(
+    settings: Settings, widths: list[int], train: Pairs, valid: Pairs, speed: float
+) -> float:
+    """Seconds of an epoch: steps forth and back, projections fitted to all pairs, validation."""
+    n = len(train)
+    visited = n if train.group is None or not settings.one_per_group else len(set(train.group))
+    visited = min(visited, settings.epoch_pairs or visited)
+    dim = settings.dim or 256
+    weights = 0
+    for width, hidden in zip(widths, (settings.hidden_x, settings.hidden_y), strict=True):
+        if settings.method == "refined":
+            beside = settings.residual if settings.tower == "residual" else 0
+            weights += width * dim + beside * (width + dim)
+        else:
+            weights += sum(a * b for a, b in pairwise([width, *hidden, dim]))
+    batch = min(settings.batch_size, visited)
+    steps = visited * 6 * (weights + batch * dim)
+    after = 2 * (n + len(valid)) * weights + 2 * len(valid) ** 2 * dim
+    return (steps + after) / speed + _OVERHEAD
+
+
+def _width(pairs: Pairs, name: str) -> int:
+    column = pairs.column(name)
+    if column.files:
+        return 1280
+    # Texts have about so many frequent words.
+    return int(30 * len(pairs) ** 0.5) if column.is_text else math.prod(column.shape[1:])
+
+
+def _operations_per_second() -> float:
+    """Half of what a product of matrices reaches here: training also moves memory."""
+    matrix = torch.ones(512, 512)
+    matrix @ matrix
+    begun = time.perf_counter()
+    for _ in range(8):
+        matrix @ matrix
+    return 8 * 2 * 512**3 / max(time.perf_counter() - begun, 1e-6) / 2
