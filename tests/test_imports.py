@@ -9,17 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.fresh import loaded
 
-def loaded(code: str) -> set[str]:
-    """Names of the modules that a new process has after running some code."""
+
+def loaded_alone(code: str) -> set[str]:
+    """Names of the modules that a process has after running some code, and nothing before it."""
     command = [sys.executable, "-c", f"import sys; {code}; print(*sys.modules)"]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     return set(result.stdout.split())
 
 
 def test_the_package_alone_loads_no_torch() -> None:
-    modules = loaded("import ccal")
-    assert not {"torch", "numpy"} & modules
+    assert not {"torch", "numpy"} & loaded_alone("import ccal")
 
 
 def test_the_package_is_enough_for_those_that_the_readme_names() -> None:
@@ -53,5 +54,5 @@ def test_loading_the_bundled_model_loads_no_training() -> None:
 
 
 def test_settings_load_neither_torch_nor_the_loop() -> None:
-    modules = loaded("from ccal.training import Settings")
+    modules = loaded_alone("from ccal.training import Settings")
     assert not {"torch", "numpy", "ccal.training.loop"} & modules

@@ -19,6 +19,7 @@ from ccal.encoders import DenseTower
 from ccal.errors import CcalError, InputError, NotFittedError
 from ccal.features import TfidfVectoriser
 from ccal.model import DualEncoder, load
+from tests.fresh import run
 from tests.reference import correlated_views
 
 pytest.importorskip("safetensors")
@@ -250,9 +251,7 @@ def test_texts_and_hub_correction_survive_saving(tmp_path: Path) -> None:
     assert torch.equal(again.encode("text", TEXTS), model.encode("text", TEXTS))
     assert torch.equal(again.encode("image", images), model.encode("image", images))
     code = "import ccal, sys; print(ccal.load(sys.argv[1]).encode('text', ['a dog']).shape)"
-    command = [sys.executable, "-c", code, str(tmp_path / "model")]
-    result = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "torch.Size([1, 7])"
+    assert run(code, tmp_path / "model").strip() == "torch.Size([1, 7])"
 
 
 def test_raw_items_need_a_front_end(pairs: tuple[Tensor, Tensor]) -> None:

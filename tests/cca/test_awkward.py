@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -100,7 +101,11 @@ def assert_finite(loss: Tensor, x: Tensor, y: Tensor) -> None:
         assert grad.isfinite().all()
 
 
-@settings(deadline=None, max_examples=400)
+# The same examples in every run need not be as many as fresh ones.
+MANY = 50 if os.environ.get("HYPOTHESIS_PROFILE", "fixed") == "fixed" else 150
+
+
+@settings(deadline=None, max_examples=3 * MANY)
 @given(st.data(), batches())
 def test_layer(data: st.DataObject, batch: tuple[Tensor, Tensor]) -> None:
     x, y = batch
@@ -115,7 +120,7 @@ def test_layer(data: st.DataObject, batch: tuple[Tensor, Tensor]) -> None:
     assert layer.project_y(y).isfinite().all()
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=2 * MANY)
 @given(st.integers(1, 6), st.integers(1, 6), batches())
 def test_views_of_different_dimensions(d_x: int, d_y: int, batch: tuple[Tensor, Tensor]) -> None:
     x, y = batch[0][:, :d_x], batch[1][:, :d_y]
@@ -123,7 +128,7 @@ def test_views_of_different_dimensions(d_x: int, d_y: int, batch: tuple[Tensor, 
     assert_finite(PairwiseRankingLoss()(xs, ys), *batch)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=2 * MANY)
 @given(st.data(), batches())
 def test_trace_norm(data: st.DataObject, batch: tuple[Tensor, Tensor]) -> None:
     ridge, relative = data.draw(RIDGES)

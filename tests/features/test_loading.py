@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import struct
-import subprocess
 import sys
 import zlib
 from io import BytesIO
@@ -19,6 +18,7 @@ from PIL import Image, ImageOps
 from ccal.errors import CcalError, InputError
 from ccal.features import centre_crop, load_image
 from tests.features.pictures import gradient, picture
+from tests.fresh import loaded
 
 
 def pixels(item: Any) -> NDArray[np.uint8]:
@@ -226,10 +226,7 @@ def test_a_large_jpeg_is_decoded_coarsely_but_looks_the_same(tmp_path: Path) -> 
 
 
 def test_pillow_is_imported_when_needed_and_missed_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    code = "import sys, ccal.features; print('PIL' in sys.modules)"
-    command = [sys.executable, "-c", code]
-    result = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "False"
+    assert "PIL" not in loaded("import ccal.features")
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     with pytest.raises(CcalError, match=r"Reading images needs .*ccal\[images\]"):
         load_image(gradient())

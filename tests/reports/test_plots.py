@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from typing import Any
 from xml.etree import ElementTree
@@ -24,6 +23,7 @@ from ccal.reports import (
 )
 from ccal.reports.plots import cumulative
 from ccal.reports.style import DARK, INK, MUTED, NARROW, PAPER, SERIES, render
+from tests.fresh import run
 from tests.reports.inputs import HOSTILE, huge, records, report, structure
 
 
@@ -190,4 +190,4 @@ def test_matplotlib_comes_when_it_is_needed_and_pyplot_never() -> None:
         style.render(training_curves([{"epoch": 1, "loss": 1.0}]), "png")
         assert "matplotlib.pyplot" not in sys.modules
     """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run(code)

@@ -220,6 +220,7 @@ def torchrun(folder: Path, content: str, *arguments: object) -> subprocess.Popen
     )
 
 
+@pytest.mark.slow  # tests/cli/test_resume.py trains under torchrun as well
 def test_torchrun(tmp_path: Path) -> None:
     assert_finishes(tmp_path)
 

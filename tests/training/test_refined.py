@@ -87,8 +87,9 @@ def test_same_seed_same_weights_and_others_not() -> None:
         model = train(settings, pairs[:250], pairs[250:300], progress=False).model
         return torch.cat([p.detach().flatten() for p in model.parameters()])
 
-    assert torch.equal(weights(1), weights(1))
-    assert not torch.equal(weights(1), weights(2))
+    one = weights(1)
+    assert torch.equal(weights(1), one)
+    assert not torch.equal(weights(2), one)
 
 
 def test_linear_method_is_linear_cca() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sqlite3
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +16,7 @@ import pytest
 from ccal import CcalError, DualEncoder, InputError
 from ccal.retrieval import DamagedIndexError, Index, IndexInUseError, OtherModelError
 from ccal.retrieval.backends.folder import compaction
+from tests.fresh import run
 from tests.retrieval.conftest import DIM, assert_same, brute_force, damage, rows
 from tests.retrieval.test_embedding import trained
 
@@ -279,9 +278,7 @@ def test_opening_and_searching_loads_no_other_backend(location: Path) -> None:
         "import sys; from ccal import Index; index = Index.open(sys.argv[1]); "
         f"index.search_vectors([1.0] * {DIM}); print(*sys.modules)"
     )
-    command = [sys.executable, "-c", code, str(location)]
-    result = subprocess.run(command, capture_output=True, text=True, check=True)
-    modules = set(result.stdout.split())
+    modules = set(run(code, location).split())
     ours = {name for name in modules if name.split(".")[0] == "ccal"}
     assert len(ours) < 60
     assert not {"pymilvus", "psycopg", "faiss", "safetensors"} & modules
