@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import errno
 import json
+import multiprocessing
 import os
-import signal
-import subprocess
 import sys
 import time
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -101,31 +101,26 @@ def test_saving_again_replaces_the_model(pairs: tuple[Tensor, Tensor], tmp_path:
     )
 
 
-WRITER = """
-import sys, torch
-from tests.test_model import make
-from tests.reference import correlated_views
-model = make().refit([correlated_views(200, 6, 9, dtype=torch.float32)])
-print("ready", flush=True)
-while True:
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(0.9)
-    model.save(sys.argv[1])
-"""
+def write_forever(folder: Path, ready: Event) -> None:
+    model = make().refit([correlated_views(200, 6, 9, dtype=torch.float32)])
+    ready.set()
+    while True:
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.mul_(0.9)
+        model.save(folder)
 
 
 def test_a_killed_writer_leaves_a_whole_model(tmp_path: Path) -> None:
-    root = Path(__file__).parents[1]
+    fork = multiprocessing.get_context("fork")
     for attempt in range(3):
-        command = [sys.executable, "-c", WRITER, str(tmp_path / "model")]
-        environment = {**os.environ, "PYTHONPATH": f"{root / 'src'}:{root}"}
-        writer = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root, env=environment)
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == b"ready\n"
+        ready = fork.Event()
+        writer = fork.Process(target=write_forever, args=(tmp_path / "model", ready))
+        writer.start()
+        assert ready.wait(60)
         time.sleep(0.3 + 0.0137 * attempt)
-        writer.send_signal(signal.SIGKILL)
-        writer.wait()
+        writer.kill()
+        writer.join()
         load(tmp_path / "model")
     make().save(tmp_path / "model")
     assert load(tmp_path / "model").dim == 4
