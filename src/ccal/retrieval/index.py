@@ -1,15 +1,16 @@
 """Index: embedded items of one or both modalities, found by queries of either."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as replaced
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from ccal.bounds import Options, Whole, check
-from ccal.data import Pairs
 from ccal.errors import InputError
 from ccal.model import DualEncoder, Items
 from ccal.retrieval.backends import create_backend, open_backend
@@ -39,6 +40,9 @@ from ccal.retrieval.items import (
     other_model,
 )
 from ccal.retrieval.pair_items import PairItems, new_items
+
+if TYPE_CHECKING:
+    from ccal.data import Pairs
 
 Location = str | os.PathLike[str]
 Metadata = Sequence[Mapping[str, Any]]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ccal.data import Pairs
 from ccal.errors import InputError
 from ccal.model import Items
 from ccal.retrieval.items import (
@@ -21,6 +20,9 @@ from ccal.retrieval.items import (
     make_items,
     numbered,
 )
+
+if TYPE_CHECKING:
+    from ccal.data import Pairs
 
 Ints = NDArray[np.int64]
 
@@ -41,6 +43,7 @@ class PairItems:
             features.npz:key; a rebuild reads them from there.
         metadata: a JSON object for each pair; an item has that of its first pair.
 
+    >>> from ccal.data import Pairs
     >>> pairs = Pairs({"image": np.eye(2)[[0, 0, 1]], "text": ["a dog", "a brown dog", "a cat"]})
     >>> for item in PairItems(pairs).items[:3]:
     ...     print(item.id, item.metadata)
@@ -103,6 +106,8 @@ def new_items(
     files: Sequence[str | os.PathLike[str]] | None,
 ) -> tuple[list[Item], Items | Callable[[Sequence[Item]], Items]]:
     """The items of a new index, and their raw content or a function that reads it."""
+    from ccal.data import Pairs  # opening and searching an index need no pairs
+
     if not isinstance(items, Pairs | PairItems):
         if modality is None:
             raise InputError(f"modality is missing: {' or '.join(binding.modalities)}?")
