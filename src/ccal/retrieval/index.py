@@ -99,16 +99,14 @@ class Index:
         Args:
             items: of one modality; there may be none yet. Of `Pairs`, the distinct items of both
                 modalities, each with its counterparts; `PairItems` says how they are called.
-            modality: which of the model's two the items are of; `add` adds those of the other. Of
-                `Pairs`, the only one to index.
+            modality: of the items (`add` takes those of the other); of `Pairs`, the only one.
             ids: of the items; without them they are numbered, as image-1, image-2, ...
             metadata: a JSON object for each item.
             files: where the items came from.
             dtype: "float16" takes half the space and keeps about three digits.
             dims: keep the leading canonical dimensions only, of models that have such.
             approximate_from: with this many vectors, search is approximate if faiss is installed.
-            codes: approximate search by binary codes of this many bits, which takes less memory and
-                no faiss; in a folder only.
+            codes: bits of binary codes for approximate search, in a folder: less memory, no faiss.
             model_folder: where the model is saved, kept for those who search later.
             replace: build anew what is there, in one step, as with a newer model.
             progress: called with the number of items done and their total.
@@ -140,8 +138,7 @@ class Index:
         changes that others make meanwhile are lost.
 
         Args:
-            read: gives the raw items of some items of one modality, such as the images of their
-                files.
+            read: gives the raw content of items of one modality, such as images of their files.
         """
         with cls.open(location) as opened:
             old = opened.binding

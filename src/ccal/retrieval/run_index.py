@@ -12,16 +12,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ccal.data import Data, Source, read_source
 from ccal.errors import InputError
 from ccal.retrieval.backends import exists
 from ccal.retrieval.index import Index
 from ccal.retrieval.items import DamagedIndexError, OtherModelError
 from ccal.retrieval.pair_items import PairItems
-from ccal.runs import Run
 
 if TYPE_CHECKING:
+    from ccal.data import Data, Source
     from ccal.model import DualEncoder
+    from ccal.runs import Run
 
 FOLDER = "index"
 """Name of the index in a run's folder."""
@@ -40,7 +40,7 @@ def is_run(location: str | os.PathLike[str]) -> bool:
 def run_items(run: Run, *, part: str = "all", modality: str | None = None) -> PairItems:
     """The items of a run's own pairs, of "train", "valid", "test" or "all"."""
     try:
-        data = read_source(run.source)
+        data = _read(run.source)
         run.check_unchanged(data.facts())
     except InputError as error:
         raise InputError(
@@ -52,7 +52,7 @@ def run_items(run: Run, *, part: str = "all", modality: str | None = None) -> Pa
 
 def source_items(source: Source, *, modality: str | None = None, note: Note) -> PairItems:
     """The items of any pairs; `note` is given remarks, such as rows that were left out."""
-    data = read_source(replace(source, valid=0, test=0))
+    data = _read(replace(source, valid=0, test=0))
     for text in data.notes:
         note(f"warning: {text}")
     return _items(data, source, "all", modality)
@@ -75,6 +75,12 @@ def build_index(
     """Index the items of a run's own pairs, in its folder, in one step."""
     options = {"model_folder": run.path, "replace": True, "progress": progress}
     return Index.build(run.path / FOLDER, model, run_items(run), **options)  # type: ignore[arg-type]
+
+
+def _read(source: Source) -> Data:
+    from ccal.data import read_source  # an index that exists is searched without it
+
+    return read_source(source)
 
 
 def _items(data: Data, source: Source, part: str, modality: str | None) -> PairItems:
