@@ -11,6 +11,7 @@ import pytest
 
 from ccal.music import SheetAudioStore
 from tests.cli.conftest import invoke, start
+from tests.music.midi_files import SCALE, midi, track
 from tests.music.tunes import ABC, needs_music
 
 Image = pytest.importorskip("PIL.Image")
@@ -70,7 +71,7 @@ def test_tunes_are_dropped_only_with_replace(tmp_path: Path) -> None:
 
 def test_help_names_all_that_is_taken() -> None:
     text = " ".join(invoke("data", "build", "--help").out.split())
-    for word in (".abc", ".musicxml", ".mxl", "--replace"):
+    for word in (".abc", ".musicxml", ".mxl", ".mid", "--melody", "--replace"):
         assert word in text
     assert "MusicXML" in invoke("data", "--help").out
 
@@ -86,8 +87,11 @@ def test_a_preview_is_drawn(built: Path, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_built_or_drawn(built: Path, tmp_path: Path) -> None:
+    flute = tmp_path / "flute.mid"
+    flute.write_bytes(midi(track(SCALE, "Flute")))
     for arguments, said in (
         (["build", tmp_path / "none.abc", "-o", tmp_path / "store"], "neither a file nor a folder"),
+        (["build", flute, "-o", tmp_path / "store", "--melody", "2"], "it has 1 'Flute' (8 notes)"),
         (["build", built / "tunes.abc", "-o", built / "tunes.abc"], "must be a folder"),
         (["build", built / "tunes.abc", "-o", tmp_path / "s", "--tempo", "2"], "tempo must be"),
         (["build", built / "tunes.abc", "-o", built], "is not empty and no store: it holds"),

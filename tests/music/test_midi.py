@@ -1,9 +1,8 @@
-"""MIDI files written here, byte by byte, and the Nottingham tunes where they are installed."""
+"""MIDI files written by hand, and the Nottingham tunes where they are there."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,55 +10,12 @@ import pytest
 
 from ccal.errors import InputError
 from ccal.music import build_store, parse_abc, read_tunes, render_tune, synthesise
+from tests.music.midi_files import CHORDS, G_MAJOR, SCALE, Note, metre, midi, track
 from tests.music.tunes import needs_music
 
 mido = pytest.importorskip("mido")
 
 NOTTINGHAM = Path(__file__).parents[2].parent / "shared/data/nottingham"
-QUARTER = 480
-Note = tuple[float, float, int]  # start and length in quarter notes, key
-SCALE: list[Note] = [(n, 1, key) for n, key in enumerate((67, 69, 71, 72, 74, 76, 78, 79))]
-CHORDS: list[Note] = [(n, 4, key) for n in (0, 4) for key in (43, 47, 50)]
-G_MAJOR = (0.0, b"\xff\x59\x02\x01\x00")
-
-
-def metre(at: float, count: int, power: int) -> tuple[float, bytes]:
-    return at, b"\xff\x58\x04" + bytes((count, power, 24, 8))
-
-
-def track(
-    notes: Sequence[Note],
-    name: str = "",
-    channel: int = 0,
-    meta: Sequence[tuple[float, bytes]] = (),
-) -> bytes:
-    """A track chunk; of events at the same time, those that end a note come first."""
-    text = name.encode()
-    events = [(0, 0, b"\xff\x03" + bytes((len(text),)) + text)]
-    events += [(round(at * QUARTER), 1, content) for at, content in meta]
-    for start, length, key in notes:
-        events.append((round(start * QUARTER), 3, bytes((0x90 | channel, key, 90))))
-        events.append((round((start + length) * QUARTER), 2, bytes((0x80 | channel, key, 0))))
-    content, now = b"", 0
-    for at, _, event in sorted(events):
-        content += delta(at - now) + event
-        now = at
-    content += b"\x00\xff\x2f\x00"
-    return b"MTrk" + len(content).to_bytes(4, "big") + content
-
-
-def delta(ticks: int) -> bytes:
-    parts = [ticks & 0x7F]
-    while ticks := ticks >> 7:
-        parts.append(ticks & 0x7F | 0x80)
-    return bytes(reversed(parts))
-
-
-def midi(*tracks: bytes, kind: int = 1, division: int = QUARTER) -> bytes:
-    numbers = (kind, len(tracks), division)
-    return (
-        b"MThd\x00\x00\x00\x06" + b"".join(n.to_bytes(2, "big") for n in numbers) + b"".join(tracks)
-    )
 
 
 def read(tmp_path: Path, content: bytes, melody: str | None = None) -> str:
@@ -137,10 +93,34 @@ def test_small_delays_are_not_written(tmp_path: Path) -> None:
         read(tmp_path, midi(track(off)))
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_any_rhythm_can_be_written(tmp_path: Path, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    notes: list[Note] = []
+    now = float(rng.integers(0, 5))
+    for _ in range(40):
+        # Sixteenths, triplets or thirty-seconds, up to the next beat and beyond.
+        grid = int(rng.choice([4, 6, 8, 3]))
+        for _ in range(grid):
+            length = int(rng.integers(1, 2 * grid)) / grid
+            notes.append((now, length, int(rng.integers(55, 87))))
+            now += length
+        now = float(np.ceil(now - 1e-9) + rng.integers(0, 2))
+    bars = [metre(0, int(rng.integers(2, 13)), int(rng.integers(1, 4))), metre(20.5, 3, 3)]
+    keys = [(at, b"\xff\x59\x02" + bytes((int(rng.integers(0, 8)), 0))) for at in (0.0, 31.0)]
+    found = heard(read(tmp_path, midi(track(notes, meta=bars + keys))))
+    shifted = [(start - notes[0][0], key) for start, _, key in notes]
+    np.testing.assert_allclose([(at, key) for at, _, key in found], shifted, atol=1e-6)
+
+
 def test_a_key_that_the_file_does_not_name(tmp_path: Path) -> None:
     assert "K:G\n" in read(tmp_path, midi(track(SCALE)))
     lower = [(start, length, key - 4) for start, length, key in SCALE]
     assert "K:Eb\n" in read(tmp_path, midi(track(lower)))
+
+
+def test_names_that_programs_give_are_no_titles(tmp_path: Path) -> None:
+    assert "T:air\n" in read(tmp_path, midi(track([], "Master Track"), track(SCALE, "Flute")))
 
 
 def test_chords_and_accidentals(tmp_path: Path) -> None:
@@ -195,6 +175,9 @@ def test_a_midi_file_beside_its_notation_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "airs.abc").write_text("X:1\nT:First\nK:C\nC|\n")
     found = [tune.source for tune in read_tunes(tmp_path)]
     assert found == ["airs.abc, X:1", "airs2.mid", "other.mid"]
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/other.mid").write_bytes(midi(track(SCALE)))
+    assert [tune.source for tune in read_tunes(tmp_path)] == [*found, "sub/other.mid"]
 
 
 @needs_music

@@ -88,8 +88,9 @@ def build(
     named = source in COLLECTIONS and not Path(source).exists()
     font = None if sound_font is None else str(sound_font)
     settings = MusicSettings(tempo=tempo, program=program, sound_font=font)
+    reading = counting("reading tunes")
     store = build_store(
-        collection(source) if named else read_tunes(source, melody=melody),
+        collection(source) if named else read_tunes(source, melody=melody, progress=reading),
         out,
         settings,
         processes=processes or os.cpu_count() or 1,

@@ -24,8 +24,8 @@ def command(
         Path,
         typer.Argument(
             metavar="TUNES",
-            help="The Nottingham tunes: ABC files in a folder, or a store that `ccal data build` "
-            "made of them.",
+            help="The Nottingham tunes: ABC or MIDI files in a folder, or a store that "
+            "`ccal data build` made of them.",
         ),
     ],
     out: Annotated[

@@ -28,6 +28,7 @@ SUFFIXES = (".mid", ".midi")
 _LARGEST, _LONGEST = 10_000_000, 20_000
 _DRUMS = 9
 _MELODY = re.compile(r"\b(melod(y|ie|ia)|lead|vocals?|voice|solo)\b", re.IGNORECASE)
+_NO_TITLE = re.compile(r"track|untitled|conductor|tempo", re.IGNORECASE)
 # Notes a beat that notation programs write, and those that a player may have meant.
 _WRITTEN, _PLAYED = (4, 6, 8, 12), (4, 3)
 _EXACT, _NEAR = 1 / 96, 1 / 16
@@ -264,10 +265,12 @@ def _nearest(time: float, parts: int) -> Fraction:
 
 
 def _title(content: Any) -> str:
-    """The name of a first track without notes is that of the piece."""
+    """The name of a first track without notes is that of the piece, unless programs gave it."""
     first, *others = content.tracks
+    name = _text(first.name)
     has_notes = any(message.type == "note_on" for message in first)
-    return _text(first.name) if others and not has_notes else ""
+    usable = name.isprintable() and not _NO_TITLE.search(name)
+    return name if others and not has_notes and usable else ""
 
 
 def _text(name: str) -> str:

@@ -4,7 +4,7 @@ One melody may come in several keys and under several names; a split must not ha
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from itertools import combinations
@@ -30,7 +30,12 @@ COLLECTIONS = {"ryan": "ryansMammoth", "oneill": "oneills1850"}
 _LENGTH, _SHARED = 8, 0.2
 
 
-def read_tunes(path: str | PathLike[str], *, melody: str | None = None) -> list[Tune]:
+def read_tunes(
+    path: str | PathLike[str],
+    *,
+    melody: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Tune]:
     """The tunes of an ABC, MusicXML or MIDI file, or of all such files in a folder, by name.
 
     A MusicXML file (.musicxml, .mxl, .xml) gives one tune, the first voice of its first part. A
@@ -38,7 +43,7 @@ def read_tunes(path: str | PathLike[str], *, melody: str | None = None) -> list[
     score, if `read_midi` is not to choose it, and the other voices are heard with it. In a folder,
     a MIDI file is left out if there is notation of the same name (air.mid and air.abc, or
     airs7.mid and X:7 of airs.abc), and a damaged file becomes a tune with a `problem`, which
-    `build_store` leaves out.
+    `build_store` leaves out. `progress` is called with the number of files read and their total.
     """
     where = Path(fspath(path))
     if where.is_dir():
@@ -53,12 +58,16 @@ def read_tunes(path: str | PathLike[str], *, melody: str | None = None) -> list[
     tunes: list[Tune] = []
     written: set[str] = set()
     # Stable: notation comes before MIDI, and each in order of name.
-    for file in sorted(files, key=lambda file: file.suffix.lower() in MIDI):
+    files.sort(key=lambda file: file.suffix.lower() in MIDI)
+    for done, file in enumerate(files):
+        if progress is not None and done:
+            progress(done, len(files))
         name = file.name if file == where else file.relative_to(where).as_posix()
         suffix = file.suffix.lower()
         if suffix in MIDI and file.stem in written:
             continue
-        written.add(file.stem)
+        if suffix not in MIDI:
+            written.add(file.stem)
         if suffix not in MUSICXML + MIDI:
             found = split_tunes(_text(file), name)
             tunes.extend(found)
