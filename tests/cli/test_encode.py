@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ccal.data import items
+from ccal.model import load
 from ccal.runs import Run
 from tests.cli.conftest import SMALL, environment, invoke, make_files
 
@@ -37,6 +38,23 @@ def test_arrays_in_chunks(trained: Path, tmp_path: Path, monkeypatch: pytest.Mon
     assert embedded.dtype == np.float32
     np.testing.assert_allclose(embedded, expected.numpy(), atol=1e-5)
     assert [path.name for path in tmp_path.iterdir()] == ["out.npy"]
+
+
+def test_numbers_that_correct_for_hubs_are_explained(trained: Path, tmp_path: Path) -> None:
+    model = load(trained / "run" / "model")
+    both = [
+        model.encode(n, np.load(trained / f"{n}.npy"), corrected=False) for n in ("image", "text")
+    ]
+    model.correct_hubs((both[0], both[1]), neighbours=3, weight=0.5)
+    model.save(tmp_path / "hubs")
+    found = tmp_path / "found.npy"
+    outcome = invoke("encode", tmp_path / "hubs", "image", trained / "image.npy", "-o", found)
+    assert outcome.code == 0, outcome
+    more = np.load(found).shape[1] - model.dim
+    assert (
+        f"240 embeddings of {model.dim} dimensions, and {more} more that correct for hubs (items "
+        "that turn up in too many answers)." in outcome.err
+    )
 
 
 def test_an_array_of_an_archive(trained: Path, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def test_the_default_is_what_training_printed(trained: Path) -> None:
 def test_other_parts_of_the_split(trained: Path, part: str, queries: int) -> None:
     outcome = invoke("evaluate", trained / "run", "--split", part, "--json", "--bootstrap", 0)
     content = json.loads(outcome.out)
-    assert f"training has used {part} pairs" in outcome.err
+    assert f"training has used the {part} pairs" in outcome.err
     assert content["part"] == part
     assert content["x_to_y"]["queries"] == queries
     assert content["x_to_y"]["low"] is None

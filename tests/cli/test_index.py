@@ -36,7 +36,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table += ["--metadata", "part", "-m", "text"]
     outcome = invoke("index", folder / "run", *table, *out)
     assert outcome.code == 0, outcome
-    assert "holds 240 image, 240 text" in outcome.err
+    assert "holds 240 image and 240 text items" in outcome.err
     return folder
 
 

@@ -272,9 +272,7 @@ def test_data_of_a_config_file_lie_next_to_it(files: Path, monkeypatch: pytest.M
     assert read_source(Run.open("run").source).facts() == Run.open("run").found
 
 
-def test_groups_that_share_nothing_are_refused_before_training(files: Path) -> None:
-    groups = ["--group", "photo", "--split-by", "group"]
+def test_pairs_of_a_group_may_differ_in_both_items(files: Path) -> None:
+    groups = ["--group", "photo", "--split-by", "group", "--method", "linear"]
     outcome = invoke("train", *TABLE, *groups, "-o", "run", *SMALL)
-    assert outcome.code == 2
-    assert "must share their image or their caption" in outcome.err.replace("\n", " ")
-    assert not list(Path("run").glob("checkpoint-*"))
+    assert outcome.code == 0, outcome

@@ -60,6 +60,7 @@ def command(
         note(text)
     progress = counting(f"encoding {modality}")
     rows, features = write_embeddings(out, model, modality, given.items, progress=progress)
-    more = features - model.dim
-    hubs = f" ({model.dim} and {more} that correct for hubs)" if more > 0 else ""
-    note(f"Wrote {out}: {rows:,} embeddings of {features} features{hubs}")
+    said = f"Wrote {out}: {rows:,} embedding{'' if rows == 1 else 's'} of {model.dim} dimensions"
+    if (more := features - model.dim) > 0:
+        said += f", and {more} more that correct for hubs (items that turn up in too many answers)"
+    note(said + ".")

@@ -227,6 +227,6 @@ def _report_if_stopped(
 
 def _report(index: Index, count: int, modality: str | None) -> None:
     stats = index.stats()
-    held = ", ".join(f"{number:,} {name}" for name, number in stats.counts.items())
+    held = " and ".join(f"{number:,} {name}" for name, number in stats.counts.items())
     what = f"{modality} items" if modality else "items"
-    note(f"Added {count:,} {what} to {stats.location}, which holds {held or 'none'}.")
+    note(f"Added {count:,} {what} to {stats.location}, which holds {held or 'no'} items.")

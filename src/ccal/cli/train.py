@@ -98,4 +98,4 @@ def command(
     if not quiet:
         page = run.path / "report.html"
         look = f"Look at {page}, or try" if page.is_file() else "Try"
-        note(f"Wrote {run.path}. {look}: ccal info {name}")
+        note(f"Wrote {run.path}. {look}: ccal info {name}, or ccal serve {name}")

@@ -170,7 +170,7 @@ def evaluate(
         part = split or ("test" if len(data.split.test) else "valid")
         if part != "test":
             # Training chooses by validation pairs, and may train on them in the end.
-            note(f"warning: training has used {part} pairs; new ones may do worse.")
+            note(f"warning: training has used the {part} pairs; figures of new pairs may be lower.")
         data = data if classes is None else _with_classes(opened, data, classes)
         train = data.part("train")
     else:

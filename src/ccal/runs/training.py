@@ -82,7 +82,10 @@ def train(
             note=note,
         )
     if run.result is not None and run.result.part == "valid":
-        note("warning: there are no test pairs; training has seen the validation pairs measured.")
+        note(
+            "warning: there are no test pairs, so these are figures of the validation pairs, by "
+            "which training chose; figures of new pairs may be lower."
+        )
     return run
 
 
