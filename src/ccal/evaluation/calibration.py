@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from statistics import NormalDist
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import torch
 from torch import Tensor
@@ -131,6 +131,56 @@ class Calibration:
             (chance, "strong" if chance >= STRONG else "fair" if chance >= fair else "weak")
             for chance in self.chances(scores, candidates)
         ]
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """How many hits were called strong, fair and weak, and how many of these were right.
+
+    >>> counts = {"strong": (71, 100), "fair": (20, 100), "weak": (9, 900)}
+    >>> print(Reliability("x -> y", counts))
+    x -> y: right were 71% of strong (71 of 100), 20% of fair (20 of 100), 1% of weak (9 of 900)
+    """
+
+    name: str
+    counts: dict[Match, tuple[int, int]]
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        calibration: Calibration,
+        queries: Array,
+        items: Array,
+        links: tuple[Tensor, Tensor],
+    ) -> Self:
+        """Compare the first 10 hits of each query with what is right; see `Calibration.fit`."""
+        rows, columns = unit_pair(queries, items)
+        right = set(zip(links[0].tolist(), links[1].tolist(), strict=True))
+        counts: dict[Match, tuple[int, int]] = dict.fromkeys(get_args(Match), (0, 0))
+        query = 0
+        for part in rows.split(256):
+            best = (part @ columns.mT).topk(min(HEAD, len(columns)))
+            for scores, found in zip(best.values.tolist(), best.indices.tolist(), strict=True):
+                judged = calibration.judged(scores, len(columns))
+                for item, (_, word) in zip(found, judged, strict=True):
+                    good, hits = counts[word]
+                    counts[word] = (good + ((query, item) in right), hits + 1)
+                query += 1
+        return cls(name, counts)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Numbers and names only, ready for JSON."""
+        counted = self.counts.items()
+        words: dict[str, Any] = {word: {"right": r, "hits": hits} for word, (r, hits) in counted}
+        return {"name": self.name, **words}
+
+    def __str__(self) -> str:
+        shares = [
+            f"{100 * right / max(hits, 1):.0f}% of {word} ({right:,} of {hits:,})"
+            for word, (right, hits) in self.counts.items()
+        ]
+        return f"{self.name}: right were {', '.join(shares)}"
 
 
 def calibrate(

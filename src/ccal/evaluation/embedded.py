@@ -1,5 +1,6 @@
 """`EmbeddedPairs`: pairs after the model, embedded once for every measure, page and export."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ccal.errors import InputError
+from ccal.evaluation.calibration import Calibration, Reliability
 from ccal.evaluation.classes import ClassReport, evaluate_classes, reachable_k
 from ccal.evaluation.protocol import Report, Ties, evaluate_embeddings
 from ccal.positives import Positives
@@ -93,6 +95,16 @@ class EmbeddedPairs:
         options: dict[str, Any] = {"ties": ties, "bootstrap": bootstrap, "seed": seed}
         return evaluate_embeddings(
             self.x, self.y, groups=self.positives, names=self.names, **options
+        )
+
+    def reliability(self, calibrations: Mapping[str, Calibration]) -> tuple[Reliability, ...]:
+        """How often hits that a model calls strong, fair and weak are right, in each direction."""
+        (x, y), (rows, columns) = self.names, self.positives.links()
+        directions = ((x, y, self.x, self.y, rows, columns), (y, x, self.y, self.x, columns, rows))
+        return tuple(
+            Reliability.of(f"{query} -> {item}", calibrations[query], queries, items, (own, other))
+            for query, item, queries, items, own, other in directions
+            if query in calibrations
         )
 
     def class_queries(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -26,6 +26,7 @@ from ccal.evaluation import (
     evenly_spaced,
     tie_warning,
 )
+from ccal.evaluation.calibration import Reliability
 from ccal.evaluation.inputs import Array, positives_of, unit_pair
 from ccal.files import write_atomically
 from ccal.model import DualEncoder
@@ -51,6 +52,8 @@ class Evaluation:
         classes: how classes are found, if the pairs have labels.
         pairs: the pairs.
         embedded: their embeddings.
+        reliability: of each direction, how often hits called strong, fair and weak were right; none
+            if the model has no calibrations.
     """
 
     part: str
@@ -60,9 +63,16 @@ class Evaluation:
     classes: ClassReport | None
     pairs: Pairs = field(repr=False, compare=False)
     embedded: EmbeddedPairs = field(repr=False, compare=False)
+    reliability: tuple[Reliability, ...] = ()
 
     def __str__(self) -> str:
-        return str(self.report) if self.classes is None else f"{self.report}\n\n{self.classes}"
+        parts = [str(self.report)]
+        if self.reliability:
+            title = "Of the first 10 hits of each query, as a search calls them:"
+            parts.append("\n".join([title, *map(str, self.reliability)]))
+        if self.classes is not None:
+            parts.append(str(self.classes))
+        return "\n\n".join(parts)
 
     def as_dict(self) -> dict[str, Any]:
         """Numbers and names only, ready for JSON."""
@@ -78,6 +88,7 @@ class Evaluation:
             }
         if self.classes is not None:
             content["classes"] = self.classes.as_dict()
+        content["reliability"] = [direction.as_dict() for direction in self.reliability]
         return {**content, "warnings": list(self.warnings)}
 
     def export_trec(self, folder: str | os.PathLike[str], *, k: int = 100) -> list[Path]:
@@ -123,6 +134,7 @@ def measure(
         None if pairs.label is None else embedded.evaluate_classes(),
         pairs,
         embedded,
+        embedded.reliability(model.calibrations),
     )
 
 

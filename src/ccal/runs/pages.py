@@ -39,7 +39,7 @@ def write_page(
         write_report(
             path,
             title=title,
-            facts=facts,
+            facts={**facts, **_reliability(evaluation)},
             report=evaluation.report,
             records=records,
             structures=structures,
@@ -55,6 +55,13 @@ def write_page(
                 structures=structures,
                 classes=evaluation.classes,
             )
+
+
+def _reliability(evaluation: Evaluation) -> dict[str, str]:
+    """How often hits called strong, fair and weak were right, among the facts of the page."""
+    if not evaluation.reliability:
+        return {}
+    return {"hits (first 10)": "; ".join(map(str, evaluation.reliability))}
 
 
 @contextmanager
