@@ -17,8 +17,10 @@ from torch import Tensor, nn
 
 from ccal.encoders import DenseTower
 from ccal.errors import CcalError, InputError, NotFittedError
+from ccal.evaluation.calibration import Calibration
 from ccal.features import TfidfVectoriser
 from ccal.model import DualEncoder, load
+from ccal.retrieval.embedding import fingerprint
 from tests.fresh import run
 from tests.reference import correlated_views
 
@@ -86,6 +88,22 @@ def test_models_that_name_a_solver_still_open(pairs: tuple[Tensor, Tensor], tmp_
     config = json.loads(file.read_text())
     file.write_text(json.dumps({**config, "cca": {**config["cca"], "solver": "eigh"}}))
     assert torch.equal(load(tmp_path).encode("text", pairs[1]), model.encode("text", pairs[1]))
+
+
+def test_models_without_calibrations_still_open(
+    pairs: tuple[Tensor, Tensor], tmp_path: Path
+) -> None:
+    model = DualEncoder(dim=4, image=DenseTower(6, 4), text=DenseTower(5, 4))
+    model.calibrations = {"text": Calibration(20.0, 0.1, 1.0, 100, 100)}
+    model.save(tmp_path / "model")
+    assert load(tmp_path / "model").calibrations == model.calibrations
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    del config["calibrations"]
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
+    old = load(tmp_path / "model")
+    assert old.calibrations == {}
+    # An index of the one can be searched with the other.
+    assert fingerprint(old) == fingerprint(model)
 
 
 def test_saving_again_replaces_the_model(pairs: tuple[Tensor, Tensor], tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from ccal import load
 from ccal.cca import CCA
 from ccal.data import Pairs
 from ccal.errors import InputError
-from ccal.training import METHODS, PairFeatures, Settings, embed, evaluate, train
+from ccal.ranks import unit_rows
+from ccal.training import METHODS, PairFeatures, Settings, embed, embed_pairs, evaluate, train
 from ccal.training.methods import LinearInitialisation, choose_initialisation
 from ccal.training.refined import _RESIDUAL, _candidate_settings, choose_hub_weight
 from ccal.training.settings import BY_TOWER
@@ -52,6 +53,19 @@ def test_each_method_learns_and_is_saved(method: str, tmp_path: Path) -> None:
     assert report.y_to_x.measures.mrr > 40
     trained.model.save(tmp_path / "model")
     again = load(tmp_path / "model")
+    assert list(again.calibrations) == ["left", "right"]
+    assert again.calibrations == trained.model.calibrations
+    embedded = embed_pairs(trained.model, pairs[300:])
+    for direction in embedded.reliability(again.calibrations):
+        said, right = 0.0, sum(right for right, _ in direction.counts.values())
+        calibration = again.calibrations[direction.name.split()[0]]
+        x, y = (unit_rows(view, "view") for view in (embedded.x, embedded.y))
+        scores = x @ y.mT if direction.name.startswith("left") else y @ x.mT
+        for row in scores.topk(10).values.tolist():
+            said += sum(calibration.chances(row, len(scores)))
+        assert sum(hits for _, hits in direction.counts.values()) == 10 * len(scores)
+        # As often as said: validation pairs were scored before the training on them.
+        assert said == pytest.approx(right, rel=0.25)
     for name in pairs.names:
         rows = pairs.column(name)[300:]
         assert torch.equal(again.encode(name, rows), trained.model.encode(name, rows))

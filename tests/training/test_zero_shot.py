@@ -68,6 +68,9 @@ def test_linear_model_finds_unseen_classes_and_is_saved(tmp_path: Path) -> None:
     assert torch.equal(
         load(tmp_path / "model").encode("text", texts), found.model.encode("text", texts)
     )
+    # A hit is right if it is of the query's class.
+    assert load(tmp_path / "model").calibrations == found.model.calibrations
+    assert found.model.calibrations["text"].positives > 1
 
 
 def test_neighbours_help_where_pictures_are_noisy() -> None:

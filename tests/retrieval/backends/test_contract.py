@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 from ccal import DualEncoder, InputError
+from ccal.evaluation.calibration import Calibration
 from ccal.retrieval import Hit, Index, IndexInUseError, OtherModelError, embedding
 from tests.retrieval.conftest import DIM, Place, assert_same, brute_force, make_model, rows
 
@@ -44,6 +46,33 @@ def test_search_equals_brute_force(index: Index, model: DualEncoder) -> None:
         assert_same(hits, brute_force(index, vector, 5, index.ids("image")))
     for vector, hits in zip(embedded, index.search_vectors(embedded, k=80), strict=True):
         assert_same(hits, brute_force(index, vector, 80, index.ids()))
+
+
+def test_hits_have_chances_if_the_model_is_calibrated(index: Index, model: DualEncoder) -> None:
+    assert {hit.match for hit in index.search(text=rows(1, seed=5)[0])} == {None}
+    calibrated = deepcopy(model)
+    calibration = calibrated.calibrations["text"] = Calibration(20.0, 0.3, 1.0, 100, 100)
+    index.bind(calibrated)
+    batch = index.search(text=rows(2, seed=5), k=40)
+    for answer in batch:
+        scores = [hit.score for hit in answer]
+        judged = calibration.judged(scores, 40)
+        assert [(hit.chance, hit.match) for hit in answer] == judged
+        assert [answer[n].chance for n in (0, -1)] == [judged[0][0], judged[-1][0]]
+    # However many are asked for, a hit has the same chance.
+    assert list(index.search(text=rows(2, seed=5)[1], k=3)) == list(batch[1])[:3]
+    vectors = model.encode("text", rows(2, seed=5))
+    assert index.search_vectors(vectors, k=3, within="image", modality="text")[0] == batch[0][:3]
+    with pytest.raises(InputError, match="no 'sound'"):
+        index.search_vectors(vectors, within="image", modality="sound")
+    assert index.search_like("caption 1", k=1)[0].match is not None
+    others = (
+        index.search(text=rows(1)[0], within="text")[0],
+        index.search(image=rows(1)[0])[0],
+        index.search_vectors(vectors, within="image")[0][0],
+        index.search_vectors(vectors, modality="text")[0][0],
+    )
+    assert [(hit.chance, hit.match) for hit in others] == [(None, None)] * 4
 
 
 def test_one_query_or_a_batch(index: Index) -> None:
