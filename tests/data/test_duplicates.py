@@ -76,6 +76,19 @@ def test_files_are_the_same_by_path_or_by_bytes(tmp_path: Path) -> None:
     assert Rows(paths).items().tolist() == [0, 1, 2, 3, 0, 4, 4]
 
 
+def test_a_file_that_cannot_be_read_is_like_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    paths = [str(tmp_path / name) for name in "ab"]
+    for path in paths:
+        Path(path).write_bytes(b"same")
+    monkeypatch.setattr("hashlib.file_digest", refuse)
+    assert item_numbers([*paths, *paths], files=True).tolist() == [0, 1, 0, 1]
+
+
 def test_only_files_of_one_size_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for size in range(1, 5):
         Path(tmp_path, str(size)).write_bytes(b"a" * size)

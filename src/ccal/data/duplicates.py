@@ -4,6 +4,7 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -76,13 +77,16 @@ def _row_digests(array: NDArray[Any]) -> Iterator[bytes]:
 
 
 def _file_keys(paths: Sequence[str]) -> dict[str, Hashable]:
-    """What identifies each file: its bytes if another has the same size, else its path."""
+    """What identifies each file: its bytes if another has the same size, else its path.
+
+    A file that cannot be read has its path; a scan of images reports and leaves out such files.
+    """
     sizes = {path: os.path.getsize(path) if os.path.isfile(path) else -1 for path in paths}
     count = Counter(sizes.values())
     keys: dict[str, Hashable] = {}
     for path, size in sizes.items():
         keys[path] = path
         if size >= 0 and count[size] > 1:
-            with open(path, "rb") as file:
+            with suppress(OSError), open(path, "rb") as file:
                 keys[path] = hashlib.file_digest(file, "blake2b").digest()
     return keys
