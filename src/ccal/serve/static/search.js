@@ -120,7 +120,8 @@ function showAnswer(query, answer, { info, choose, clear }) {
 
 function time({ took_ms: took }) {
   if (took === undefined) return "";
-  return ` in ${took < 10 ? took.toFixed(1) : count(Math.round(took))} ms`;
+  if (took >= 1000) return ` in ${(took / 1000).toFixed(1)} seconds`;
+  return ` in ${took < 10 ? took.toFixed(1) : Math.round(took)} ms`;
 }
 
 function showWords(asked) {

@@ -46,8 +46,10 @@ export function why(result) {
 
 /** The reasons: words of the query, then directions of the space with what lies there. */
 function fill(panel, result) {
-  const known = (result.words ?? []).filter((word) => word.known && word.weight > 0);
-  const words = known.sort((a, b) => b.weight - a.weight).slice(0, 5);
+  const known = (result.words ?? []).filter((word) => word.known);
+  const most = Math.max(0, ...known.map((word) => word.weight));
+  const counts = known.filter((word) => word.weight > 0 && word.weight >= 0.05 * most);
+  const words = counts.sort((a, b) => b.weight - a.weight).slice(0, 5);
   if (words.length) {
     const rows = bars(words.map((word) => [word.word, word.weight]));
     panel.append(el("h3", {}, "Words of the query, and what the score loses without them"), rows);
