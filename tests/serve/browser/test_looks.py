@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 expect = pytest.importorskip("playwright.sync_api", reason=PLAYWRIGHT).expect
 
-VIEWS = ("", "?q=red+square", "?q=red+square&to=text", "?item=17.jpg", "?view=map", "?view=evaluation")
+QUERY = "?q=red+square"
+VIEWS = ("", QUERY, f"{QUERY}&to=text", "?item=17.jpg", "?view=map", "?view=evaluation")
 HERE = Path(__file__).parent
 STRUCTURE, GROUNDS, SMALL = (
     (HERE / f"{name}.js").read_text() for name in ("structure", "grounds", "small")
