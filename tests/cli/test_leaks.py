@@ -112,3 +112,32 @@ def test_nearly_equal_texts_are_counted(captions: Path) -> None:
         r"text items that equal training ones but for case.*: \d+ test and \d+ validation, as"
     )
     assert re.search(expected, outcome.err)
+
+
+def test_photos_saved_again_and_copied_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = pytest.importorskip("PIL.Image")
+    monkeypatch.chdir(tmp_path)
+    rows = [("photo", "caption", "part")]
+    for number in range(20):
+        pixels = np.random.default_rng(number).integers(0, 255, (6, 8, 3), dtype=np.uint8)
+        picture = image.fromarray(pixels).resize((160, 120))
+        picture.save(f"{number}.jpg")
+        rows.append((f"{number}.jpg", f"picture {number}", "train"))
+        if number < 3:
+            picture.resize((99, 70)).save(f"again-{number}.jpg", quality=50)
+            rows.append((f"again-{number}.jpg", f"smaller picture {number}", "test"))
+        elif number < 5:
+            Path(f"copy-{number}.jpg").write_bytes(Path(f"{number}.jpg").read_bytes())
+            rows.append((f"copy-{number}.jpg", f"copied picture {number}", "test"))
+    with open("pairs.csv", "w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    # Without validation pairs the command ends before it reads the photos' features.
+    views = ["pairs.csv", "--x", "photo", "--y", "caption", "--valid", 0]
+    outcome = invoke("train", *views, "--split-column", "part", "-q")
+    assert outcome.code == 2
+    assert "warning: 2 of 5 test rows share their photo with training rows, as " in outcome.err
+    assert re.search(r"look like training ones \(.*\): 3 test, as \S*again-0.jpg and ", outcome.err)
+    outcome = invoke("train", *views, "--test", 5)
+    assert "25 rows show 23 distinct photo items; rows of one photo stay together" in outcome.err
