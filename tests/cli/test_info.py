@@ -21,7 +21,9 @@ def test_a_person_can_read_it(trained: Path) -> None:
     assert lines["pairs"] == "240: 192 train, 24 valid, 24 test"
     assert "validation MRR" in lines["training"]
     assert "test MRR" in lines["image -> text"]
-    assert "held out" in lines["correlations"]
+    assert "on test pairs" in lines["correlations"]
+    assert "fine-tuning linear towers: 2 epochs" in lines["training"]
+    assert "of 24 candidates" in lines["image -> text"]
     assert "ccal encode" in lines["next"]
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from ccal.data import Pairs
 from ccal.training import METHODS, Settings
-from ccal.training.plan import STEP_OF_STAGE, features_in_words, method_in_words
+from ccal.training.plan import features_in_words, method_in_words
+from ccal.training.progress import STEP_OF_STAGE
 from ccal.training.refined import expected_steps, train
 from ccal.training.schedule import Schedule
 
@@ -60,7 +61,7 @@ def test_the_expected_end_moves_with_the_best_epoch() -> None:
     schedule = Schedule(
         initial_rate=0.1, max_epochs=50, patience=5, refine_patience=2, refinements=1
     )
-    assert schedule.expected_epochs == 17
+    assert schedule.expected_epochs == 14
     for _ in range(14):
         schedule.update(schedule.epoch + 1.0)
     assert schedule.expected_epochs == 14 + 5 + 2

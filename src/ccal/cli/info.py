@@ -30,7 +30,10 @@ def command(run: o.RunFolder, as_json: o.Json = False) -> None:
 
 
 def _stage(name: str, stage: dict[str, Any]) -> str:
-    text = f"{name} {stage['epochs']} epochs"
+    from ccal.training.progress import STEP_OF_STAGE
+
+    epochs = stage["epochs"]
+    text = f"{STEP_OF_STAGE.get(name, name)}: {epochs} epoch{'' if epochs == 1 else 's'}"
     if stage["valid"] is None:
         return text
     measure = f"validation {stage['measure']} {stage['valid']:.1f}%"
@@ -46,7 +49,7 @@ def _lines(facts: dict[str, Any]) -> dict[str, str]:
         "run": facts["run"] + ("" if facts["finished"] else "  (not finished)"),
         "method": facts["method"] + seed,
         "modalities": f"{first} and {second}"
-        + (f", {facts['dim']} common features" if "dim" in facts else ""),
+        + (f", in a common space of {facts['dim']} dimensions" if "dim" in facts else ""),
         "data": origin or f"{data['x']}, {data['y']}",
         "pairs": f"{facts['pairs']:,}: {facts['train']:,} train, {facts['valid']:,} valid, "
         f"{facts['test']:,} test",
@@ -69,7 +72,7 @@ def _result_lines(evaluation: dict[str, Any]) -> dict[str, str]:
         interval = f" [{way['low']['mrr']:.1f}, {way['high']['mrr']:.1f}]" if way["low"] else ""
         lines[way["name"]] = (
             f"{evaluation['part']} MRR {way['mrr']:.1f}%{interval}, R@1 {way['r1']:.1f}%, "
-            f"R@10 {way['r10']:.1f}%, median rank {way['mr']:g} of {way['candidates']:,}"
+            f"R@10 {way['r10']:.1f}%, median rank {way['mr']:g} of {way['candidates']:,} candidates"
         )
     if found := evaluation.get("classes"):
         lines["classes"] = (
@@ -80,9 +83,9 @@ def _result_lines(evaluation: dict[str, Any]) -> dict[str, str]:
     if found := evaluation.get("correlations"):
         held_out = found["held_out_mean"]
         lines["correlations"] = (
-            f"mean {found['mean']:.2f} on training pairs (chance {found['chance']:.2f})"
-            + ("" if held_out is None else f", {held_out:.2f} held out")
-            + f", {found['dimensions']} dimensions"
+            f"{found['mean']:.2f} on training pairs, where noise would have {found['chance']:.2f}"
+            + ("" if held_out is None else f"; {held_out:.2f} on {evaluation['part']} pairs")
+            + f"; means of {found['dimensions']} canonical correlations"
         )
     if evaluation.get("warnings"):
         lines["warnings"] = " ".join(evaluation["warnings"])
@@ -95,4 +98,4 @@ def _next(facts: dict[str, Any]) -> str:
         return f"ccal train --resume -o {run}"
     report = Path(facts["run"]) / "report.html"
     see = f"open {shlex.quote(str(report))}; " if report.is_file() else ""
-    return f"{see}ccal encode {run} {facts['modalities'][1]} INPUT -o embeddings.npy"
+    return f"{see}ccal serve {run}; ccal encode {run} {facts['modalities'][1]} INPUT -o FILE.npy"

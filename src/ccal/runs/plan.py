@@ -9,13 +9,8 @@ from ccal.columns import align
 from ccal.data import Data, Source
 from ccal.progress import about
 from ccal.runs.folder import Run, stages
-from ccal.training.plan import (
-    STEP_OF_STAGE,
-    features_in_words,
-    image_seconds,
-    machine_in_words,
-    method_in_words,
-)
+from ccal.training.plan import features_in_words, image_seconds, machine_in_words, method_in_words
+from ccal.training.progress import STEP_OF_STAGE
 from ccal.training.refined import expected_steps
 from ccal.training.settings import Settings
 

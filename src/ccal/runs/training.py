@@ -219,7 +219,7 @@ def _facts(run: Run, model: DualEncoder) -> dict[str, str]:
     names = " and ".join(model.modalities)
     return {
         "method": run.settings.method,
-        "modalities": f"{names}, {model.dim} common features",
+        "modalities": f"{names}, in a common space of {model.dim} dimensions",
         "pairs": f"{found['train']:,} train, {found['valid']:,} valid, {found['test']:,} test",
         "seed": str(run.settings.seed),
         "data": run.source.table or f"{run.source.x}, {run.source.y}",

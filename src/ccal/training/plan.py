@@ -10,16 +10,9 @@ import torch
 
 from ccal import distributed
 from ccal.data import Pairs
+from ccal.training.progress import STEP_OF_STAGE
 from ccal.training.schedule import Schedule
 from ccal.training.settings import Settings
-
-STEP_OF_STAGE = {
-    "linear": "fine-tuning linear towers",
-    "residual": "training towers with a hidden layer",
-    "train": "training",
-    "all": "final training",
-}
-"""The name of a stage of training, for people."""
 
 _METHODS = {
     "linear": "linear CCA, in closed form",
@@ -130,7 +123,8 @@ def _epoch(
         else:
             weights += sum(a * b for a, b in pairwise([width, *hidden, dim]))
     batch = min(settings.batch_size, visited)
-    steps = visited * 6 * (weights + batch * dim)
+    # Inputs need no gradient, so the first and largest layers cost two products instead of three.
+    steps = visited * (4 * weights + 6 * batch * dim)
     after = 2 * (n + len(valid)) * weights + 2 * len(valid) ** 2 * dim
     return (steps + after) / speed + _OVERHEAD
 
@@ -140,7 +134,7 @@ def _width(pairs: Pairs, name: str) -> int:
     if column.files:
         return 1280
     # Texts have about so many frequent words.
-    return int(30 * len(pairs) ** 0.5) if column.is_text else math.prod(column.shape[1:])
+    return int(15 * len(pairs) ** 0.5) if column.is_text else math.prod(column.shape[1:])
 
 
 def _operations_per_second() -> float:

@@ -11,6 +11,14 @@ from ccal.files import write_atomically
 from ccal.optional import require
 from ccal.progress import StatusLine, Steps, clock_time
 
+STEP_OF_STAGE = {
+    "linear": "fine-tuning linear towers",
+    "residual": "training towers with a hidden layer",
+    "train": "training",
+    "all": "final training",
+}
+"""The name of a stage of training, for people."""
+
 
 class Progress:
     """Stage, epoch, loss, rate, validation score and the longest time left, on one line.

@@ -34,7 +34,8 @@ from ccal.training.methods import (
     make_front_ends,
     make_objective,
 )
-from ccal.training.plan import STEP_OF_STAGE, expected_seconds
+from ccal.training.plan import expected_seconds
+from ccal.training.progress import STEP_OF_STAGE
 from ccal.training.scoring import (
     calibrate_model,
     class_scores,

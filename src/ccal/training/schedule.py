@@ -65,7 +65,7 @@ class Schedule:
         limit = self.refine_patience if self.refined else self.patience
         last = self.refinements * self.refine_patience
         sooner = self.epoch + limit - self.waited + last - self.refined * self.refine_patience
-        return min(self.max_epochs, max(sooner, 3 * self.patience + last))
+        return min(self.max_epochs, max(sooner, 5 * self.patience // 2 + last))
 
     def start(self, score: float | None) -> None:
         """Make the score of the weights before training, epoch 0, the one to beat."""
