@@ -49,6 +49,7 @@ class Evaluation:
             ],
             "facts": {k: _named(str(v)) for k, v in known.get("facts", {}).items()},
             "correlations": known.get("correlations"),
+            "reliability": known.get("reliability") or [],
             "warnings": known.get("warnings", []),
             "plots": [
                 {"name": name, "caption": caption, "alt": alternative}

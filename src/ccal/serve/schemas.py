@@ -304,6 +304,9 @@ class EvaluationAnswer(BaseModel):
     directions: list[dict[str, Any]]
     facts: dict[str, str]
     correlations: dict[str, Any] | None
+    reliability: list[dict[str, Any]] = Field(
+        description="How many hits that a search calls strong, fair or weak were right."
+    )
     warnings: list[str]
     plots: list[dict[str, str]]
     report: str | None

@@ -132,6 +132,8 @@ def test_validation_and_test_on_one_scale(visit: Opener, live: Live) -> None:
 
     def answer(route: Route, candidates: int) -> None:
         about = route.fetch().json()
+        name, hits = about["directions"][0]["name"], {"right": 3, "hits": 4}
+        about["reliability"] = [{"name": name, "strong": hits, "fair": hits, "weak": hits}]
         for way in about["directions"]:
             way |= {**found, "validation": {**found, "candidates": candidates, "mrr": 25.0}}
         route.fulfill(json=about)
@@ -141,6 +143,8 @@ def test_validation_and_test_on_one_scale(visit: Opener, live: Live) -> None:
         page.route("**/api/evaluation", partial(answer, candidates=candidates))
         page.goto(f"{live.url}/?view=evaluation")
         expect(page.locator("#view-evaluation")).to_contain_text(said)
+        row = page.get_by_role("row", name=re.compile("strong"))
+        expect(row).to_contain_text("75%3 of 4")
         scale = page.locator("dl.scale")
         expect(scale).to_contain_text(f"40 queries, {candidates} candidates each")
         tracks = scale.locator(".track")

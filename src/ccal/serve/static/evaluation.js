@@ -25,6 +25,7 @@ export async function showEvaluation() {
   const nodes = [el("h1", {}, "Evaluation")];
   for (const text of report.warnings ?? []) nodes.push(el("p", { class: "problem" }, text));
   nodes.push(...report.directions.map(sentence), table(report), ...sameScale(report));
+  nodes.push(...reliability(report.reliability ?? []));
   const facts = Object.entries(report.facts ?? {});
   if (facts.length) {
     const row = ([name, value]) => [el("dt", {}, name), el("dd", {}, String(value))];
@@ -106,6 +107,28 @@ function sameScale(report) {
     el("h2", {}, `Validation and ${report.part}`),
     el("p", { class: "note" }, `${about} ${note}`),
     el("dl", { class: "scale" }, rows, axis),
+  ];
+}
+
+/** How often hits of each word were right. */
+function reliability(ways) {
+  if (!ways.length) return [];
+  const words = ["strong", "fair", "weak"];
+  const cell = ({ right, hits } = { right: 0, hits: 0 }) => {
+    if (!hits) return el("td", {}, "–", el("small", {}, "no hits"));
+    const share = `${Math.round((100 * right) / hits)}%`;
+    return el("td", {}, share, el("small", {}, `${count(right)} of ${count(hits)}`));
+  };
+  const column = (name) => el("th", { scope: "col" }, name);
+  const head = el("tr", {}, column("hits called"), ways.map((way) => column(arrow(way.name))));
+  const rows = words.map((word) =>
+    el("tr", {}, el("th", { scope: "row" }, word), ways.map((way) => cell(way[word]))),
+  );
+  const about = "How many of the first ten hits of each query of the test were right.";
+  const caption = el("caption", {}, about);
+  return [
+    el("h2", {}, "Strong, fair and weak hits"),
+    el("table", {}, caption, el("thead", {}, head), el("tbody", {}, rows)),
   ];
 }
 
