@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -56,6 +57,21 @@ def test_the_readme_works(tmp_path: Path) -> None:
     assert (place / "runs/pictures/report.html").is_file()
     assert (place / "runs/which/comparison.html").is_file()
     assert (place / "embedded.npy").is_file()
+
+
+def test_the_same_seed_draws_the_same_pictures(tmp_path: Path) -> None:
+    script = ROOT / "examples" / "draw_pictures.py"
+    write = runpy.run_path(str(script))["write"]
+    for name, seed in (("one", 0), ("two", 0), ("other", 1)):
+        write(tmp_path / name, 4, seed)
+    one, two, other = (
+        {file.name: file.read_bytes() for file in (tmp_path / name).rglob("*.*")}
+        for name in ("one", "two", "other")
+    )
+    assert one == two != other
+    rows = [json.loads(line) for line in one["captions.jsonl"].splitlines()]
+    assert [len(set(row["captions"])) for row in rows] == [5] * 4
+    assert len(one["captions.csv"].splitlines()) == 21
 
 
 def check_page(command: str, place: Path, env: dict[str, str]) -> None:
