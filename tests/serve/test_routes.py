@@ -63,6 +63,9 @@ def test_words_find_what_the_index_finds(client: httpx.Client, photos: Path) -> 
     np.testing.assert_allclose(
         [result["score"] for result in answer["results"]], [h.score for h in expected], atol=1e-6
     )
+    for result, hit in zip(answer["results"], expected, strict=True):
+        assert result["chance"] == pytest.approx(hit.chance, rel=1e-4)
+        assert result["match"] == hit.match
     # The model was trained on these words, so the first result is right.
     assert answer["results"][0]["metadata"]["front"] == "red"
     assert answer["query"]["words"] is None

@@ -50,6 +50,11 @@ def test_words_find_pictures(visit: Opener, live: Live) -> None:
     page.wait_for_function("i => i.complete && i.naturalWidth > 0", arg=first.element_handle())
     scores = [score(text) for text in page.locator(f"{RESULTS} .score").all_inner_texts()]
     assert scores == sorted(scores, reverse=True)
+    words = page.locator(f"{RESULTS} .match").all_inner_texts()
+    assert words == sorted(words, key=["strong", "fair", "weak"].index)
+    assert len(words) == 24
+    assert words[0] != "weak"
+    expect(cards.first.locator(".match")).to_have_attribute("title", re.compile("of such hits"))
     # Words with weight are marked; a word that no caption has is struck out.
     ask(page, "a yellow square on a blueground xyzzy")
     marks = page.locator("#query mark")

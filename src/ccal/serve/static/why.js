@@ -20,7 +20,7 @@ export function scoreOf({ score, match, chance }) {
   );
   if (!match) return number;
   const share = chance < 0.01 ? "Less than 1%" : `About ${Math.floor(100 * chance)}%`;
-  const title = `${share} of such hits are exactly the right one`;
+  const title = `${share} of such hits are exactly the right one; cosine ${score.toFixed(3)}`;
   return el("span", { class: "judged" }, el("span", { class: `match ${match}`, title }, match), number);
 }
 
