@@ -52,6 +52,11 @@ def test_stages() -> None:
     }
 
 
+def test_average_precision_is_in_per_cent() -> None:
+    (stage,) = stages([{"stage": "train", "epoch": 1, "score": 45.0}]).values()
+    assert (stage["measure"], stage["valid"]) == ("AP@k", 45.0)
+
+
 def test_a_name_that_is_almost_right(trained: Path) -> None:
     (trained / "rn").mkdir(exist_ok=True)
     outcome = invoke("info", trained / "rn")

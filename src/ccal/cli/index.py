@@ -52,10 +52,17 @@ def command(
     ] = None,
     split: Annotated[
         Literal["test", "valid", "train", "all"] | None,
-        typer.Option(show_default="all", help="Which of the run's own pairs to index."),
+        typer.Option(
+            metavar="PART",
+            show_default="all",
+            help="Which of the run's own pairs to index: test, valid, train or all.",
+        ),
     ] = None,
     column: Annotated[
-        str | None, typer.Option(help="Column of a table with the texts, or names of image files.")
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Column of a table with the texts, or names of image files."
+        ),
     ] = None,
     id_column: Annotated[
         str | None, typer.Option("--id", metavar="COLUMN", help="Column of a table with the ids.")
@@ -76,17 +83,24 @@ def command(
         ),
     ] = False,
     float16: Annotated[
-        bool, typer.Option("--float16", help="Half the space, about three digits; for a new one.")
+        bool,
+        typer.Option(
+            "--float16",
+            help="Keep numbers in half precision, in half the space; only for a new index.",
+        ),
     ] = False,
     dims: Annotated[
-        int | None, typer.Option(help="Keep the leading canonical dimensions; for a new one.")
+        int | None,
+        typer.Option(
+            metavar="N", help="Keep the first N dimensions of the space; only for a new index."
+        ),
     ] = None,
     codes: Annotated[
         int | None,
         typer.Option(
             metavar="BITS",
             help="Let binary codes choose candidates in large folders, which takes less memory; "
-            "for a new one.",
+            "only for a new index.",
         ),
     ] = None,
     **given: Any,

@@ -54,7 +54,9 @@ def command(
             "--modality", "-m", metavar="NAME", help="What the query is, if it is not clear."
         ),
     ] = None,
-    k: Annotated[int, typer.Option("--k", "-k", min=1, help="How many items to find.")] = 10,
+    k: Annotated[
+        int, typer.Option("--k", "-k", metavar="N", min=1, help="How many items to find.")
+    ] = 10,
     within: Annotated[
         str | None,
         typer.Option(
@@ -80,7 +82,9 @@ def command(
             help="Where the model is.",
         ),
     ] = None,
-    exact: Annotated[bool, typer.Option("--exact", help="No approximation.")] = False,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Compare the query with every item.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
     pictures: Annotated[
         bool,

@@ -53,7 +53,9 @@ def command(
             help="Address to listen on; 0.0.0.0 lets other machines in, so set a `--token`, too.",
         ),
     ] = "127.0.0.1",
-    port: Annotated[int, _access(min=0, max=65535, help="0 takes any that is free.")] = 8000,
+    port: Annotated[
+        int, _access(metavar="PORT", min=0, max=65535, help="0 takes any that is free.")
+    ] = 8000,
     token: Annotated[
         str | None,
         _access(

@@ -329,6 +329,6 @@ def stages(records: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 def _validation(record: dict[str, Any]) -> tuple[str, float | None]:
     """The measure that training chose an epoch by, and its value."""
     if record.get("score") is not None:
-        return "AP@k", record["score"]
+        return "AP@k", record["score"] / 100  # it is in per cent
     forth, back = record.get("mrr_x_to_y"), record.get("mrr_y_to_x")
     return "MRR", None if forth is None or back is None else (forth + back) / 2
