@@ -14,7 +14,10 @@ from ccal.cca import selection
 from ccal.cca.linear import CCA
 from ccal.cca.selection import POWERS, hold_out
 from ccal.errors import InputError
+from ccal.numbering import components
+from ccal.positives import Positives
 from ccal.ranks import mean_reciprocal_ranks
+from tests.evaluation import naive
 
 Array = NDArray[np.float64]
 FLICKR8K = Path(__file__).parents[2] / "../shared/data/flickr8k"
@@ -157,7 +160,9 @@ def test_too_few_pairs_and_partial_fit_say_what_to_do() -> None:
 
 def test_collapsed_projections_do_not_look_perfect() -> None:
     _, Y = noisy_pairs(200, 20, 30)
-    constant = CCA(ridge="auto", power="auto").fit(np.ones((200, 3)), Y)
+    # Equal rows are one item unless something else is known.
+    items = np.arange(200), np.arange(200)
+    constant = CCA(ridge="auto", power="auto").fit(np.ones((200, 3)), Y, items=items)
     assert constant.score(np.ones((200, 3)), Y) < 0.1
     assert max(mrr(t) for t in constant.search_) < 0.5
 
@@ -190,3 +195,59 @@ def test_flickr8k(n: int, least: tuple[float, float]) -> None:
     print(f"{n} pairs: image->text {found[0]:.1f}, text->image {found[1]:.1f}, {cca.ridge_=}")
     assert found[0] >= least[0]
     assert found[1] >= least[1]
+
+
+@pytest.mark.parametrize(("n", "each"), [(300, 5), (100, 3), (25, 40), (4000, 5)])
+def test_rows_of_a_group_are_held_out_together(n: int, each: int) -> None:
+    units = np.random.default_rng(0).permutation(np.repeat(np.arange(n), each))
+    folds = hold_out(n * each, 0.1, 0, units)
+    drawn = [set(units[fold]) for fold in folds]
+    for fold, groups in zip(folds, drawn, strict=True):
+        assert fold.tolist() == np.flatnonzero(np.isin(units, list(groups))).tolist()
+        assert len(fold) <= max(2000, 2 * each)
+    assert sum(map(len, drawn)) == len(set.union(*drawn)) <= n - 2
+    with pytest.raises(InputError, match="at least 20 groups of samples that share nothing, got 6"):
+        hold_out(30, 0.1, 0, np.arange(30) // 5)
+
+
+def test_units_of_one_row_change_no_draw() -> None:
+    plain, units = hold_out(500, 0.1, 3), hold_out(500, 0.1, 3, np.arange(500)[::-1])
+    assert all(map(np.array_equal, plain, units))
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_held_out_items_are_candidates_once_and_have_several_right_answers(known: bool) -> None:
+    photos, captions = noisy_pairs(60, 20, 30)
+    rng = np.random.default_rng(1)
+    rows = np.repeat(np.arange(60), 4)
+    X, Y = photos[rows], captions[rows] + rng.normal(size=(240, 30))
+    Y[5] = Y[200]  # two photos share a caption
+    y_items = np.arange(240)
+    y_items[5] = 200
+    items = (rows, y_items) if known else None
+    cca = CCA(4, ridge=1.0, power="auto").fit(X, Y, groups=rows, items=items)
+    units = components(rows, y_items) if known else rows
+    expected = np.zeros(len(POWERS))
+    folds = hold_out(240, 0.1, 0, units)
+    for held in folds:
+        rest = np.setdiff1d(np.arange(240), held)
+        positives, x_first, y_first = Positives.of_items(rows[held], y_items[held], rows[held])
+        right = np.zeros(positives.shape, dtype=bool)
+        right[positives.links()] = True
+        assert right.sum() <= len(held)
+        for i, power in enumerate(POWERS):
+            fold = CCA(4, ridge=1.0, power=power).fit(X[rest], Y[rest])
+            x, y = fold.transform(X[held][x_first], Y[held][y_first])
+            ranks = naive.general_ranks(
+                torch.from_numpy(x), torch.from_numpy(y), right.tolist(), pessimistic=True
+            )
+            expected[i] += sum(np.mean([1 / r for r in way]) for way in ranks) / 2 / len(folds)
+    assert [mrr(trial) for trial in cca.search_] == pytest.approx(expected.tolist(), abs=1e-9)
+    counts = [round(np.mean([len(set(i[f])) for f in folds])) for i in (y_items, rows)]
+    assert cca.search_[0]["candidates"] == tuple(counts)
+
+
+def test_bad_groups_are_refused() -> None:
+    X, Y = noisy_pairs(30, 8, 8)
+    with pytest.raises(InputError, match=r"groups must have one value a row, shape \(30,\)"):
+        CCA(ridge="auto").fit(X, Y, groups=np.arange(29))

@@ -44,11 +44,12 @@ def test_stages() -> None:
         return {"stage": stage, "epoch": epoch, "mrr_x_to_y": mrr[0], "mrr_y_to_x": mrr[1]}
 
     records = [record("a", i, share, share) for i, share in enumerate((0.2, 0.4, 0.4, 0.3))]
-    records += [record("b", 1, 0.5, 0.7), record("all", 1, None, None)]
+    counted = {"candidates_x_to_y": 9, "candidates_y_to_x": 5}
+    records += [record("b", 1, 0.5, 0.7) | counted, record("all", 1, None, None)]
     assert stages(records) == {
-        "a": {"epochs": 3, "best_epoch": 2, "measure": "MRR", "valid": 40.0},
-        "b": {"epochs": 1, "best_epoch": 1, "measure": "MRR", "valid": 60.0},
-        "all": {"epochs": 1, "best_epoch": None, "measure": None, "valid": None},
+        "a": {"epochs": 3, "best_epoch": 2, "measure": "MRR", "valid": 40.0, "candidates": None},
+        "b": {"epochs": 1, "best_epoch": 1, "measure": "MRR", "valid": 60.0, "candidates": [9, 5]},
+        "all": dict.fromkeys(("best_epoch", "measure", "valid", "candidates")) | {"epochs": 1},
     }
 
 

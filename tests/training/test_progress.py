@@ -115,6 +115,8 @@ def test_every_epoch_is_a_line(tmp_path: Path) -> None:
         "learning_rate",
         "mrr_x_to_y",
         "mrr_y_to_x",
+        "candidates_x_to_y",
+        "candidates_y_to_x",
         "mean_correlation",
         "seconds",
         "pairs_per_second",

@@ -21,9 +21,14 @@ from ccal.cca.solver import fix_signs, solve, usable_ridge
 from ccal.cca.statistics import Moments
 from ccal.cca.views import ArrayView, Float64, SampleSpan, stream
 from ccal.errors import InputError, SmallBatchWarning
+from ccal.numbering import Integers, components
+from ccal.positives import Positives
 
 Progress = Callable[[str, int, int], None]
 """Called with what is counted ("samples" or "ridges"), how many are done, and of how many."""
+
+# Scores of a fold are n x m matrices, and the rows of one group may be many.
+_MAX_SCORED = 4000
 
 _AUTO = Options("auto")
 _BOUNDS: dict[str, Rule | tuple[Rule, ...]] = {
@@ -94,7 +99,10 @@ class Fitted:
     def restore(cls, values: dict[str, Any]) -> Fitted:
         """The solution with these fields, as read from a file."""
         # JSON turns tuples into lists.
-        search = [{**trial, "ridge": tuple(trial["ridge"])} for trial in values["search"]]
+        search = [
+            {name: tuple(v) if isinstance(v, list) else v for name, v in trial.items()}
+            for trial in values["search"]
+        ]
         fitted = cls(**{**values, "ridge": tuple(values["ridge"]), "search": search})
         k = len(fitted.correlations)
         sides = ((fitted.x_mean, fitted.x_projection), (fitted.y_mean, fitted.y_projection))
@@ -105,16 +113,24 @@ class Fitted:
 
 
 def fit_pairs(
-    x: ArrayView, y: ArrayView, parameters: Parameters, progress: Progress | None = None
+    x: ArrayView,
+    y: ArrayView,
+    parameters: Parameters,
+    progress: Progress | None = None,
+    *,
+    groups: NDArray[Any] | None = None,
+    items: tuple[NDArray[Any], NDArray[Any]] | None = None,
 ) -> tuple[Fitted, Moments | None]:
-    """Fit on the rows of both views in one pass.
+    """Fit on the rows of both views in one pass; `groups` and `items` are those of `CCA.fit`.
 
     The moments are returned too, unless a view was reduced to the span of its samples.
     """
     parameters.components(x.dim, y.dim, x.rows)
-    rows: list[NDArray[np.int64]] = []
+    rows: list[Integers] = []
     if parameters.automatic:
-        rows = hold_out(x.rows, parameters.validation_fraction, parameters.random_state)
+        keys = [*(items or ()), *(() if groups is None else (groups,))]
+        units = components(*keys) if keys else None
+        rows = hold_out(x.rows, parameters.validation_fraction, parameters.random_state, units)
     spans = tuple(SampleSpan(v) if v.dim > v.rows else None for v in (x, y))
     narrow_x, narrow_y = (
         view if span is None else span.coordinates for view, span in zip((x, y), spans, strict=True)
@@ -129,7 +145,19 @@ def fit_pairs(
     trials = list[Trial]()
     if parameters.automatic:
         parts = [Moments.of(*fold) for fold in folds]
-        trials = _try_out(moments, folds, parts, parameters, (x.dim, y.dim), progress)
+        held = []
+        for fold, some in zip(folds, rows, strict=True):
+            if items is None:
+                # Coordinates of equal rows differ by rounding.
+                blocks = (
+                    sample.numpy() if span is None else view.read_rows(some)
+                    for view, span, sample in zip((x, y), spans, fold, strict=True)
+                )
+                numbers = [_equal_rows(block) for block in blocks]
+            else:
+                numbers = [of_view[some] for of_view in items]
+            held.append(_different(fold, numbers, None if groups is None else groups[some]))
+        trials = _try_out(moments, held, parts, parameters, (x.dim, y.dim), progress)
         best = max(trials, key=lambda trial: trial.mrr)
         parameters = replace(parameters, ridge=best.ridge, power=best.power)
         moments = sum(parts, moments)
@@ -190,9 +218,25 @@ def _warn_if_perfect(correlations: Tensor, dims: tuple[int, int], samples: int) 
         )
 
 
+def _different(
+    fold: tuple[Tensor, Tensor], items: Sequence[NDArray[Any]], groups: NDArray[Any] | None
+) -> tuple[Tensor, Tensor, Positives]:
+    """The different x and y among held-out rows, and which of them belong together."""
+    some = slice(None, None, -(-len(items[0]) // _MAX_SCORED))
+    group = None if groups is None else groups[some]
+    positives, x_first, y_first = Positives.of_items(items[0][some], items[1][some], group)
+    return fold[0][some][x_first], fold[1][some][y_first], positives
+
+
+def _equal_rows(block: NDArray[Any]) -> Integers:
+    """A number (n,) for each row, the same for equal rows."""
+    found: dict[bytes, int] = {}
+    return np.array([found.setdefault(row.tobytes(), len(found)) for row in block], dtype=np.int64)
+
+
 def _try_out(
     rest: Moments,
-    folds: list[tuple[Tensor, Tensor]],
+    folds: list[tuple[Tensor, Tensor, Positives]],
     parts: list[Moments],
     parameters: Parameters,
     dims: tuple[int, int],
@@ -200,11 +244,11 @@ def _try_out(
 ) -> list[Trial]:
     """Try ridges and powers that are to be chosen on each fold, trained on all the others."""
     held = []
-    for i, fold in enumerate(folds):
+    for i, (x, y, positives) in enumerate(folds):
         train = sum(parts[:i] + parts[i + 1 :], rest)
         unit = _mean_variances(train, dims) if parameters.relative_ridge else (1.0, 1.0)
         k = parameters.n_components or min(*dims, train.count - 1)
-        held.append(HeldOut(train, fold, k, unit))
+        held.append(HeldOut(train, (x, y), positives, k, unit))
     powers = POWERS if parameters.power is None else (parameters.power,)
     if parameters.ridge is not None:
         return try_out(held, parameters.ridge, powers)

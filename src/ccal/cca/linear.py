@@ -111,7 +111,8 @@ class CCA(_Estimator):
         x_mean_, y_mean_: (d_x,) and (d_y,).
         ridge_: the absolute ridge of each view, raised if a view would not be invertible.
         power_: the power in use.
-        search_: the trials of "auto": dicts of ridge (as you would pass it), power and mrr.
+        search_: the trials of "auto": dicts of ridge (as you would pass it), power, mrr (the mean
+            of both directions) and candidates (how many y an x looks at, how many x a y).
         n_samples_seen_, n_features_in_: n and d_x.
 
     >>> rng = np.random.default_rng(0)
@@ -172,14 +173,34 @@ class CCA(_Estimator):
         """
         return cls(n_components, **{"ridge": 1.0, "power": 1.0, **changes})
 
-    def fit(self, X: Any, Y: Any, *, progress: Progress | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        Y: Any,
+        *,
+        groups: Any = None,
+        items: tuple[Any, Any] | None = None,
+        progress: Progress | None = None,
+    ) -> Self:
         """Learn from pairs X (n, d_x) and Y (n, d_y), n >= 2; forget earlier pairs.
+
+        "auto" asks held-out pairs for their counterparts, as `ccal.evaluation` does: every item is
+        a candidate once, and a query's right answers are the items that it is paired with and all
+        items of its group. `groups` (n,) are equal for rows that show the same thing, such as the
+        captions of one picture: they are held out together, so that none is found because CCA saw
+        another. `items`, (n,) of X and (n,) of Y, are equal for rows of the same item; None
+        compares the held-out rows with each other. Neither changes a fit without "auto".
 
         `progress` is called as `progress("samples", done, total)` while rows are read and as
         `progress("ridges", tried, most)` while "auto" searches.
         """
         parameters = Parameters.of(self.get_params())
-        self._fitted, self._moments = fit_pairs(*open_pair(X, Y), parameters, progress)
+        x, y = open_pair(X, Y)
+        keys: dict[str, Any] = {
+            "groups": None if groups is None else _keys("groups", groups, x.rows),
+            "items": items and tuple(_keys("items", numbers, x.rows) for numbers in items),
+        }
+        self._fitted, self._moments = fit_pairs(x, y, parameters, progress, **keys)
         return self
 
     def partial_fit(self, X: Any, Y: Any) -> Self:
@@ -303,3 +324,11 @@ class CCA(_Estimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._fitted is not None or self._moments is not None
+
+
+def _keys(name: str, values: Any, rows: int) -> NDArray[Any]:
+    """One key for each row."""
+    keys = np.asarray(values.cpu() if isinstance(values, Tensor) else values)
+    if keys.shape != (rows,):
+        raise InputError(f"{name} must have one value a row, shape ({rows},), got {keys.shape}.")
+    return keys

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ccal.cca.solver import ridge_floor
 from ccal.cca.statistics import Moments
 from ccal.errors import InputError
+from ccal.numbering import Integers, numbered
+from ccal.positives import Positives
 from ccal.ranks import weighted_reciprocal_ranks
 
 NEGLIGIBLE = 1e-6
@@ -23,6 +24,8 @@ _MIN_SAMPLES = 20
 _MIN_FOLD, _MAX_FOLD = 10, 2000
 # A choice on fewer queries is mostly noise, so small folds are repeated.
 _ENOUGH_QUERIES, _MAX_FOLDS = 600, 9
+# All folds together are held in memory.
+_MAX_HELD = 20_000
 
 # Relative ridges are tried in half decades: 10^(step / 2) times the mean variance of the view.
 _COARSE_STEPS = range(-8, 5, 2)
@@ -34,28 +37,44 @@ _EXACT_UP_TO = 500
 
 @dataclass(frozen=True)
 class Trial:
-    """One setting and its mean reciprocal rank on the held-out pairs, averaged over directions."""
+    """One setting and its mean reciprocal rank on the held-out pairs, averaged over directions.
+
+    `candidates` are the numbers of y and of x among which a query looks for its counterpart, the
+    mean over the folds.
+    """
 
     ridge: tuple[float, float]
     power: float
     mrr: float
+    candidates: tuple[int, int]
 
 
-def hold_out(rows: int, fraction: float, seed: int | None) -> list[NDArray[np.int64]]:
+def hold_out(
+    rows: int, fraction: float, seed: int | None, units: Integers | None = None
+) -> list[Integers]:
     """Disjoint random folds of rows to validate on, each of them sorted.
 
-    A fold has `fraction` of all rows, at least 10 and at most 2,000. There are as many folds as it
-    takes to ask 600 queries, at most 9; some rows stay out of all folds.
+    Rows of one unit, `units` (rows,), are together in a fold or in none; None lets every row stand
+    for itself. A fold has `fraction` of all units, at least 10 and at most about 2,000 rows. There
+    are as many folds as it takes to ask 600 queries, at most 9; some rows stay out of all folds.
     """
-    if rows < _MIN_SAMPLES:
+    numbers = None if units is None else numbered(units)[1]
+    count = rows if numbers is None else int(numbers.max()) + 1
+    if count < _MIN_SAMPLES:
+        what = "samples" if count == rows else "groups of samples that share nothing"
         raise InputError(
-            f"'auto' validates on held-out pairs and needs at least {_MIN_SAMPLES} samples, got "
-            f"{rows}; pass numbers instead, such as ridge=1.0, power=1.0."
+            f"'auto' validates on held-out pairs and needs at least {_MIN_SAMPLES} {what}, got "
+            f"{count}; pass numbers instead, such as ridge=1.0, power=1.0."
         )
-    size = min(max(round(fraction * rows), _MIN_FOLD), _MAX_FOLD, rows - 2)
-    folds = min(-(-_ENOUGH_QUERIES // size), _MAX_FOLDS, (rows - 2) // size)
-    drawn = np.random.default_rng(seed).choice(rows, (folds, size), replace=False)
-    return [np.sort(fold) for fold in drawn.astype(np.int64)]
+    most = max(2, _MAX_FOLD * count // rows)
+    size = min(max(round(fraction * count), _MIN_FOLD), most, count - 2)
+    queries = size * rows // count
+    fitting = max(1, _MAX_HELD // queries)
+    folds = min(-(-_ENOUGH_QUERIES // queries), _MAX_FOLDS, (count - 2) // size, fitting)
+    drawn = np.random.default_rng(seed).choice(count, (folds, size), replace=False)
+    if numbers is None or count == rows:
+        return [np.sort(fold) for fold in drawn.astype(np.int64)]
+    return [np.flatnonzero(np.isin(numbers, fold)) for fold in drawn]
 
 
 class HeldOut:
@@ -63,18 +82,25 @@ class HeldOut:
 
     One eigendecomposition a view, Sxx = E diag(l) E', makes whitening with any ridge r a diagonal
     scaling: T = diag((lx + rx)^-1/2) (Ex' Sxy Ey) diag((ly + ry)^-1/2). Ridges are given in units
-    of `unit`.
+    of `unit`. `held` are the different items of the held-out pairs, and `positives` says which of
+    them belong together.
     """
 
     def __init__(
-        self, train: Moments, held: tuple[Tensor, Tensor], k: int, unit: tuple[float, float]
+        self,
+        train: Moments,
+        held: tuple[Tensor, Tensor],
+        positives: Positives,
+        k: int,
+        unit: tuple[float, float],
     ) -> None:
         cov = train.covariances()
         self._lx, Ex, self._floor_x = _spectrum(cov.xx)
         self._ly, Ey, self._floor_y = _spectrum(cov.yy)
         self._cross = Ex.mT @ cov.xy @ Ey
         self._x, self._y = (held[0] - train.mean_x) @ Ex, (held[1] - train.mean_y) @ Ey
-        self._k, self._unit = k, unit
+        self._k, self._unit, self._positives = k, unit, positives
+        self.candidates = positives.shape[1], positives.shape[0]
 
     def scores(self, ridge: tuple[float, float], powers: Sequence[float]) -> list[float]:
         """Mean reciprocal rank with each of the powers."""
@@ -82,7 +108,8 @@ class HeldOut:
         wy = _whitening_scale(self._ly, ridge[1] * self._unit[1], self._floor_y)
         U, d, V = _leading_triplets(wx[:, None] * self._cross * wy, self._k)
         weights = torch.stack([d**p for p in powers])
-        return weighted_reciprocal_ranks((self._x * wx) @ U, (self._y * wy) @ V, weights)
+        x, y = (self._x * wx) @ U, (self._y * wy) @ V
+        return weighted_reciprocal_ranks(x, y, weights, positives=self._positives)
 
 
 def try_out(
@@ -90,7 +117,8 @@ def try_out(
 ) -> list[Trial]:
     """One ridge with each of the powers, averaged over the folds."""
     scores = np.mean([fold.scores(ridge, powers) for fold in folds], axis=0)
-    return [Trial(ridge, p, float(mrr)) for p, mrr in zip(powers, scores, strict=True)]
+    y, x = np.mean([fold.candidates for fold in folds], axis=0).round().astype(int).tolist()
+    return [Trial(ridge, p, float(mrr), (y, x)) for p, mrr in zip(powers, scores, strict=True)]
 
 
 def search_ridges(

@@ -58,6 +58,11 @@ class ArrayView:
             np.copyto(out, block, casting="unsafe")
         return out
 
+    def read_rows(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """Some rows as they are."""
+        block = self.data[rows]
+        return block.cpu().double().numpy() if isinstance(block, Tensor) else np.asarray(block)
+
     def chunks(self, size: int | None = None) -> Iterator[slice]:
         """Consecutive row slices of `size` rows, by default about 32 MB of float64 each."""
         size = size or chunk_size(self.dim)

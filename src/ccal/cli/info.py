@@ -37,6 +37,9 @@ def _stage(name: str, stage: dict[str, Any]) -> str:
     if stage["valid"] is None:
         return text
     measure = f"validation {stage['measure']} {stage['valid']:.1f}%"
+    if stage["candidates"]:
+        counts = dict.fromkeys(f"{count:,}" for count in stage["candidates"])
+        measure += f" of {' and '.join(counts)} candidates"
     return f"{text}, best {stage['best_epoch']} ({measure})"
 
 
@@ -74,6 +77,8 @@ def _result_lines(evaluation: dict[str, Any]) -> dict[str, str]:
             f"{evaluation['part']} MRR {way['mrr']:.1f}%{interval}, R@1 {way['r1']:.1f}%, "
             f"R@10 {way['r10']:.1f}%, median rank {way['mr']:g} of {way['candidates']:,} candidates"
         )
+        if valid := evaluation.get("validation", {}).get(key):
+            lines[way["name"]] += f"; validation MRR {valid['mrr']:.1f}% of {valid['candidates']:,}"
     if found := evaluation.get("classes"):
         lines["classes"] = (
             f"{evaluation['part']} AP@{found['k']} {found['ap']:.1f}% by class, "

@@ -308,21 +308,24 @@ def _dim(model: Path) -> int:
 def stages(records: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Epochs of each stage of training, and the best with its validation measure in per cent.
 
-    The measure is the MRR, or AP@k if the run chose by classes.
+    The measure is the MRR, the mean of both directions, or AP@k if the run chose by classes. Of how
+    many `candidates` it is, x -> y and y -> x, is None for AP@k and in runs of earlier versions.
 
-    >>> stages([{"stage": "all", "epoch": 1, "mrr_x_to_y": None, "mrr_y_to_x": None}])
-    {'all': {'epochs': 1, 'best_epoch': None, 'measure': None, 'valid': None}}
+    >>> stages([{"stage": "all", "epoch": 1, "mrr_x_to_y": None, "mrr_y_to_x": None}])["all"]
+    {'epochs': 1, 'best_epoch': None, 'measure': None, 'valid': None, 'candidates': None}
     """
     found: dict[str, dict[str, Any]] = {}
     for record in records:
-        blank = {"epochs": 0, "best_epoch": None, "measure": None, "valid": None}
-        stage = found.setdefault(str(record.get("stage", "train")), blank)
+        blank = dict.fromkeys(("epochs", "best_epoch", "measure", "valid", "candidates"))
+        stage = found.setdefault(str(record.get("stage", "train")), {**blank, "epochs": 0})
         epoch = int(record.get("epoch", 0))
         stage["epochs"] = max(stage["epochs"], epoch)
         measure, share = _validation(record)
         # The last of equal epochs is the best, as in training; metrics.jsonl holds shares.
         if share is not None and (stage["valid"] is None or 100 * share >= stage["valid"]):
             stage |= {"best_epoch": epoch, "measure": measure, "valid": 100 * share}
+            counts = [record.get(f"candidates_{way}") for way in ("x_to_y", "y_to_x")]
+            stage["candidates"] = None if None in counts else counts
     return found
 
 

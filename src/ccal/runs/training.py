@@ -131,7 +131,7 @@ def finish(
             steps.begin("report")
             page = run.path / "report.html"
             write_page(page, run.path.name, evaluation, facts, run, plots=True, note=note)
-    run.finish({**evaluation.as_dict(), "facts": facts})
+    run.finish({**evaluation.as_dict(), "validation": trained.validation, "facts": facts})
     for checkpoint in run.path.glob("checkpoint-*.pt"):
         checkpoint.unlink()
     return replace(run, result=evaluation)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,10 +23,15 @@ from ccal.encoders import FrontEnd
 from ccal.errors import InputError
 from ccal.features import ImageFeatures, SparseRows, TfidfVectoriser
 from ccal.features.text import TextFrontEnd
+from ccal.numbering import components, numbered
+from ccal.positives import Positives
 from ccal.progress import counting
 from ccal.training.settings import Settings
 
 RowNumbers = NDArray[np.int64]
+
+# Captions of a photo are a group of which an epoch takes one; names of classes repeat more often.
+_MOST_IN_GROUP = 20
 
 
 class Features(Protocol):
@@ -34,9 +40,11 @@ class Features(Protocol):
     `batch` takes row numbers (n,) and returns x and y, float32 CPU tensors of n rows each. Random
     work in it, such as augmentation, draws from torch's global generator.
 
-    Two members are optional, and `PairFeatures` has them: `labels(rows)`, integers (n,) or None,
-    where pairs of equal labels are no negatives of each other; and `groups`, integers (pairs,) or
-    None, where an epoch takes one pair of each group.
+    Three members are optional, and `PairFeatures` has them: `labels(rows)`, integers (n,) or None,
+    where pairs of equal labels are no negatives of each other; `groups`, integers (pairs,) or
+    None, where an epoch takes one pair of each group; and `items`, the item of each pair in x and
+    in y, integers (pairs,) each. Validation asks for each item once, and any item that it is paired
+    with or that is of its group is right.
     """
 
     def __len__(self) -> int:
@@ -81,8 +89,11 @@ class PairFeatures:
         progress: is given a title, and returns a function of (done, total).
 
     Attributes:
-        groups: (n,) integers, equal for pairs that show the same thing; None without groups.
+        groups: (n,) integers, equal for pairs that show the same thing. Pairs without groups are
+            grouped by the item that repeats, such as the photo of five captions; None if no item
+            repeats, or so often that it must be a class.
         classes: (n,) integers, the label of each pair; None without labels.
+        items: (n,) integers of x and of y, equal for pairs of the same item (`Pairs.items`).
     """
 
     def __init__(
@@ -97,10 +108,38 @@ class PairFeatures:
             _column(pairs.column(n), front_ends.get(n), n, fit, progress) for n in pairs.names
         ]
         self._set_keys(pairs.group, pairs.label)
+        self._pairs = pairs
+
+    @cached_property
+    def items(self) -> tuple[RowNumbers, RowNumbers]:
+        """Which x and which y each pair has."""
+        x, y = map(self._pairs.items, self._pairs.names)
+        return x, y
 
     def _set_keys(self, group: NDArray[Any] | None, label: NDArray[Any] | None) -> None:
         self._keys = (group, label)
-        self.groups, self.classes = _numbers(group), _numbers(label)
+        self.classes = _numbers(label)
+
+    @cached_property
+    def groups(self) -> RowNumbers | None:
+        """Which group each pair is in."""
+        if self._keys[0] is not None:
+            return _numbers(self._keys[0])
+        repeated = self._repeated
+        seldom = repeated is not None and len(self) <= _MOST_IN_GROUP * (repeated.max() + 1)
+        return repeated if seldom else None
+
+    @cached_property
+    def _repeated(self) -> RowNumbers | None:
+        """The items of the view whose items repeat more often; None if every pair has its own."""
+        fewer = min((numbered(items)[1] for items in self.items), key=lambda rows: rows.max())
+        return fewer if fewer.max() + 1 < len(self) else None
+
+    @cached_property
+    def units(self) -> int:
+        """How many sets of pairs there are that share neither an item nor a group."""
+        keys = self.items if self.groups is None else (*self.items, self.groups)
+        return int(components(*keys).max()) + 1
 
     def __len__(self) -> int:
         return len(self._columns[0])
@@ -128,9 +167,11 @@ class PairFeatures:
     def labels(self, rows: RowNumbers | slice) -> Tensor | None:
         """Integers (m,), equal for pairs that must not count as negatives of each other.
 
-        They are the labels of the pairs, else their groups; None without either.
+        They are the labels of the pairs, else their groups, else their items if these repeat; None
+        without any.
         """
-        numbers = self.groups if self.classes is None else self.classes
+        known = (self.classes, self.groups, self._repeated)
+        numbers = next((numbers for numbers in known if numbers is not None), None)
         return None if numbers is None else torch.from_numpy(numbers[rows])
 
     def batches(self, size: int = 1024) -> Iterator[tuple[Tensor, Tensor]]:
@@ -151,7 +192,20 @@ def concatenated(first: PairFeatures, second: PairFeatures) -> PairFeatures:
     result._columns = [_Concatenated(a, b) for a, b in columns]
     keys = zip(first._keys, second._keys, strict=True)
     result._set_keys(*(None if a is None or b is None else np.concatenate((a, b)) for a, b in keys))
+    x, y = (
+        np.concatenate((a, b + a.max() + 1)) for a, b in zip(first.items, second.items, strict=True)
+    )
+    result.items = x, y
     return result
+
+
+def relation(pairs: Features) -> tuple[Positives, tuple[RowNumbers, RowNumbers]]:
+    """Which items belong together, and the first pair of each x and of each y."""
+    own = np.arange(len(pairs))
+    x_items, y_items = getattr(pairs, "items", (own, own))
+    groups = getattr(pairs, "groups", None)
+    positives, x_first, y_first = Positives.of_items(x_items, y_items, groups)
+    return positives, (x_first, y_first)
 
 
 def _column(

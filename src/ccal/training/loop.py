@@ -12,6 +12,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +25,7 @@ from ccal.bounds import Options, Whole, check
 from ccal.cca import CCALayer
 from ccal.errors import CcalError, InputError
 from ccal.model import DualEncoder
+from ccal.positives import Positives
 from ccal.progress import Steps
 from ccal.ranks import mean_reciprocal_ranks
 from ccal.training.batch_norm import batch_norm_over_ranks, unbiased_batch_norm
@@ -34,6 +36,7 @@ from ccal.training.batches import (
     epoch_batches,
     epoch_length,
     epoch_rows,
+    relation,
     seed_epoch,
     share,
 )
@@ -48,7 +51,7 @@ from ccal.training.parallel import (
 )
 from ccal.training.progress import History, Progress, Record
 from ccal.training.schedule import Schedule
-from ccal.training.scoring import any_diverged, blocks, embed, towers_diverged
+from ccal.training.scoring import any_diverged, blocks, embed_items, towers_diverged
 from ccal.training.settings import Settings
 
 Select = Literal["both", "x->y", "y->x"]
@@ -309,12 +312,20 @@ class _Loop:
         if score is not None:
             return {"score": from_rank_0(lambda: score(kept.eval()))}
 
+        positives, firsts = self._relation
+
         def mrr() -> tuple[float, float]:
-            embedded = embed(kept, valid, self._block, self._check_signals)
+            x, y = embed_items(kept, valid, firsts, self._block, self._check_signals)
             # Embeddings that collapse to one point must not be chosen.
-            return mean_reciprocal_ranks(*embedded, pessimistic=True)
+            return mean_reciprocal_ranks(x, y, positives=positives, pessimistic=True)
 
         return dict(zip(self._unknown(), from_rank_0(mrr), strict=True))
+
+    @cached_property
+    def _relation(self) -> tuple[Positives, tuple[RowNumbers, RowNumbers]]:
+        """Which validation items belong together, and the first pair of each x and of each y."""
+        assert self.valid is not None
+        return relation(self.valid)
 
     def _validate_trained(self) -> Scores:
         """The same after steps, which may have let the weights overflow: unknown scores then."""
@@ -343,6 +354,8 @@ class _Loop:
         correlation, known = None, None not in scores.values()
         if known and isinstance(projection := self.state.kept.projection, CCALayer):
             correlation = projection.correlations.mean().item()
+        counted = self.valid is not None and self.score is None
+        n, m = self._relation[0].shape if counted else (None, None)
         record: Record = {
             "stage": self.checkpointer.stage,
             "epoch": epoch,
@@ -350,6 +363,8 @@ class _Loop:
             "learning_rate": steps.get("learning_rate"),
             "mrr_x_to_y": None,
             "mrr_y_to_x": None,
+            "candidates_x_to_y": m,
+            "candidates_y_to_x": n,
             "mean_correlation": correlation,
             "seconds": time.perf_counter() - started,
             "pairs_per_second": steps.get("pairs_per_second"),
@@ -361,7 +376,11 @@ class _Loop:
         name = "MRR" if self.score is None else "score"
         expected = None if self.valid is None else self.schedule.expected_epochs
         self.progress.epoch(
-            score=self._value(scores), best=self.schedule.best, name=name, expected=expected
+            score=self._value(scores),
+            best=self.schedule.best,
+            name=name,
+            expected=expected,
+            candidates=None if m is None or n is None else (m, n),
         )
 
     def _check_signals(self) -> None:

@@ -24,7 +24,7 @@ from ccal.encoders.dense import signed_root
 from ccal.features import ImageFeatures, TfidfVectoriser, WordSequences
 from ccal.losses import InfoNCELoss, PairwiseRankingLoss, SigmoidLoss, TraceNormLoss
 from ccal.model import DualEncoder
-from ccal.training.batches import PairFeatures
+from ccal.training.batches import PairFeatures, relation
 from ccal.training.scoring import clearly_better, reciprocal_ranks
 from ccal.training.settings import Settings
 
@@ -124,12 +124,15 @@ class LinearInitialisation:
         root_y: the same for y.
         ridge: absolute, one a view; None lets `CCA` choose it on held-out pairs.
         power: CCA's coordinates are weighted by correlation^power; None lets `CCA` choose it.
+        held_out: if `CCA` chose them, its MRR on held-out training pairs, the mean of both
+            directions, and the numbers of candidates in y and in x.
     """
 
     root_x: bool = False
     root_y: bool = False
     ridge: tuple[float, float] | None = None
     power: float | None = None
+    held_out: tuple[float, tuple[int, int]] | None = None
 
     def cca(
         self,
@@ -144,7 +147,10 @@ class LinearInitialisation:
             cca = CCA(dim, ridge="auto", power="auto", random_state=settings.seed)
         else:
             cca = CCA(dim, ridge=self.ridge, relative_ridge=False, power=self.power)
-        return cca.fit(*self.views(pairs), progress=progress)
+        keys: dict[str, Any] = {}
+        if pairs.units >= _ENOUGH_TO_CHOOSE:
+            keys = {"groups": pairs.groups, "items": pairs.items}
+        return cca.fit(*self.views(pairs), **keys, progress=progress)
 
     def towers(self, settings: Settings, pairs: PairFeatures) -> tuple[LinearTower, LinearTower]:
         """Towers that compute the two projections of linear CCA.
@@ -201,7 +207,9 @@ def choose_initialisation(
     if len(seen) < _ENOUGH_TO_CHOOSE:
         return replace(initial, ridge=(1.0, 1.0), power=1.0)
     cca = initial.cca(settings, seen, progress=progress)
-    return replace(initial, ridge=cca.ridge_, power=cca.power_)
+    best: Any = max(cca.search_, key=lambda trial: trial["mrr"])  # type: ignore[arg-type, return-value]
+    held_out = best["mrr"], best["candidates"]
+    return replace(initial, ridge=cca.ridge_, power=cca.power_, held_out=held_out)
 
 
 def _found(settings: Settings, initial: LinearInitialisation, *data: PairFeatures) -> Tensor:
@@ -209,7 +217,8 @@ def _found(settings: Settings, initial: LinearInitialisation, *data: PairFeature
     seen, held = (initial.views(features) for features in data)
     cca = CCA.for_retrieval(_dimension(settings, data[0])).fit(*seen)
     x, y = (torch.from_numpy(view) for view in cca.transform(*held))
-    return reciprocal_ranks(x, y)
+    positives, (x_first, y_first) = relation(data[1])
+    return reciprocal_ranks(x[x_first], y[y_first], positives)
 
 
 def _dimension(settings: Settings, pairs: PairFeatures) -> int:

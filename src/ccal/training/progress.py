@@ -79,8 +79,12 @@ class Progress:
         best: float | None,
         name: str = "MRR",
         expected: int | None = None,
+        candidates: tuple[int, int] | None = None,
     ) -> None:
-        """After validation: the deciding score of this epoch, the best so far, the likely end."""
+        """After validation: the deciding score of this epoch, the best so far, the likely end.
+
+        `candidates` are how many y an x looks at, and how many x a y.
+        """
         self._expected = expected or self._expected
         if score is None or best is None:
             return
@@ -91,6 +95,9 @@ class Progress:
             )
         else:
             self._scores = f", {name} {score:.4f} (best {best:.4f})"
+        if candidates is not None:
+            counts = dict.fromkeys(f"{count:,}" for count in candidates)
+            self._scores += f" of {' and '.join(counts)} candidates"
 
     def close(self) -> None:
         """Write the line a last time, and end it."""
@@ -102,6 +109,7 @@ class Progress:
 
 Record = dict[str, Any]
 """One epoch: stage, epoch, loss, learning_rate, mrr_x_to_y and mrr_y_to_x on the validation pairs,
+candidates_x_to_y and candidates_y_to_x there (how many y an x looks at, and how many x a y),
 mean_correlation of CCA on the training pairs, seconds (validation included) and pairs_per_second
 (training alone); None if not measured or not finite. `score` is there if it chose the best epoch in
 place of the MRR."""
@@ -183,7 +191,7 @@ class TensorBoard:
     def add(self, record: Record) -> None:
         """Write the numbers of one epoch."""
         for name, value in record.items():
-            if isinstance(value, int | float) and name != "epoch":
+            if isinstance(value, float):
                 self._writer.add_scalar(name, value, record["epoch"])
 
     def close(self) -> None:

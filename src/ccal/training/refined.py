@@ -20,12 +20,14 @@ from ccal.data import Pairs
 from ccal.distributed import rank
 from ccal.encoders import FrontEnd
 from ccal.errors import InputError
+from ccal.evaluation.calibration import calibrate
 from ccal.evaluation.hubs import HubCorrection
 from ccal.features import TfidfVectoriser
 from ccal.model import DualEncoder
+from ccal.positives import Positives
 from ccal.progress import Steps
 from ccal.ranks import mean_reciprocal_ranks
-from ccal.training.batches import PairFeatures, concatenated
+from ccal.training.batches import PairFeatures, concatenated, relation
 from ccal.training.loop import fit
 from ccal.training.methods import (
     LinearInitialisation,
@@ -36,13 +38,7 @@ from ccal.training.methods import (
 )
 from ccal.training.plan import expected_seconds
 from ccal.training.progress import STEP_OF_STAGE
-from ccal.training.scoring import (
-    calibrate_model,
-    class_scores,
-    clearly_better,
-    embed,
-    reciprocal_ranks,
-)
+from ccal.training.scoring import class_scores, clearly_better, embed, embed_items, reciprocal_ranks
 from ccal.training.settings import Settings
 
 # Defaults of towers with a hidden layer; they were found on digits and Flickr8k.
@@ -66,12 +62,15 @@ class Trained:
     """A trained model, a record of each epoch, and the choices that were made, in words.
 
     `features` are those of the training pairs, which the front ends need not make again.
+    `validation` is how the chosen model found the validation pairs before the final training: for
+    "x_to_y" and "y_to_x" the "mrr" in %, and the numbers of "queries" and "candidates".
     """
 
     model: DualEncoder
     history: list[dict[str, Any]]
     features: PairFeatures
     facts: dict[str, str] = field(default_factory=dict)
+    validation: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
 def train(
@@ -143,13 +142,18 @@ def train(
         found = ", ".join(f"{c.name} {100 * c.scores.mean():.1f}" for c in candidates)
         measure = "AP@k" if settings.select == "classes" else "MRR"
         facts["chosen"] = f"{best.name} (validation {measure}: {found})"
+    positives, firsts = relation(held)
     weight, correct = 0.0, settings.hub_correction
+    found_held = embed_items(model, held, firsts)
     if correct == "yes" or (correct == "auto" and settings.method == "refined"):
-        weight = choose_hub_weight(embed(model, seen), embed(model, held))
+        weight = choose_hub_weight(embed(model, seen), found_held, positives)
         facts["hub correction"] = f"weight {weight:g}"
     _correct_hubs(model, seen, weight)
     # Before the final training, after which the validation pairs would score too well.
-    calibrations = calibrate_model(model, valid, held)
+    x, y = (model.correct(n, view) for n, view in zip(pairs.names, found_held, strict=True))
+    calibrations = calibrate(model.modalities, x, y, positives.links())
+    validation = _validation(x, y, positives)
+    facts["validation"] = _validation_words(validation, pairs.names)
     features = seen
     if settings.train_on_all:
         seen = concatenated(seen, held)
@@ -162,7 +166,7 @@ def train(
         facts["final training"] = f"on all {len(seen):,} pairs{epochs}"
         _correct_hubs(model, seen, weight)
     model.calibrations = calibrations
-    return Trained(model.eval(), trainer.history, features, facts)
+    return Trained(model.eval(), trainer.history, features, facts, validation)
 
 
 def _show_linear_cca(steps: Steps, what: str, done: int, total: int) -> None:
@@ -197,8 +201,8 @@ def _candidate_settings(settings: Settings) -> list[Settings]:
 class _Candidate:
     """A model to choose from, with the settings and the number of epochs of its training.
 
-    `scores` (n,) are the reciprocal ranks of the validation pairs, the mean of both directions; or,
-    with `select = "classes"`, the precision of each validation class.
+    `scores` (n,) are the `reciprocal_ranks` of the validation pairs; or, with `select = "classes"`,
+    the precision of each validation class.
     """
 
     name: str
@@ -262,17 +266,46 @@ class _Trainer:
 
 
 def _scores(settings: Settings, model: DualEncoder, held: PairFeatures) -> Tensor:
-    """How well each validation pair, or each validation class, is found, from 0 to 1."""
+    """How well each validation unit, or each validation class, is found, from 0 to 1."""
     if settings.select == "classes":
         return class_scores(model, held) / 100
-    return reciprocal_ranks(*embed(model, held))
+    positives, firsts = relation(held)
+    return reciprocal_ranks(*embed_items(model, held, firsts), positives)
+
+
+def _validation(x: Tensor, y: Tensor, positives: Positives) -> dict[str, dict[str, float]]:
+    """Both MRR in %, and of how many candidates."""
+    shares = mean_reciprocal_ranks(x, y, positives=positives, pessimistic=True)
+    sizes = positives.shape, positives.shape[::-1]
+    return {
+        way: {"mrr": 100 * share, "queries": queries, "candidates": candidates}
+        for way, share, (queries, candidates) in zip(
+            ("x_to_y", "y_to_x"), shares, sizes, strict=True
+        )
+    }
+
+
+def _validation_words(found: dict[str, dict[str, float]], names: tuple[str, str]) -> str:
+    ways = zip(found.values(), (names, names[::-1]), strict=True)
+    return ", ".join(
+        f"{query} -> {other} MRR {way['mrr']:.1f} of {way['candidates']:,} candidates"
+        for way, (query, other) in ways
+    )
 
 
 def _words(initial: LinearInitialisation, names: tuple[str, str]) -> str:
     rooted = [n for n, root in zip(names, (initial.root_x, initial.root_y), strict=True) if root]
     ridge_x, ridge_y = initial.ridge or (0.0, 0.0)
     words = f"ridge {ridge_x:.3g} and {ridge_y:.3g}, weighted by correlation^{initial.power:g}"
-    return words + (f", square roots of {' and '.join(rooted)}" if rooted else "")
+    if rooted:
+        words += f", square roots of {' and '.join(rooted)}"
+    if initial.held_out is not None:
+        mrr, (y, x) = initial.held_out
+        words += (
+            f"; MRR {100 * mrr:.1f} on held-out training pairs, the mean of both directions, of "
+            f"{y:,} {names[1]} and {x:,} {names[0]} candidates"
+        )
+    return words
 
 
 def _correct_hubs(model: DualEncoder, seen: PairFeatures, weight: float) -> None:
@@ -283,13 +316,16 @@ def _correct_hubs(model: DualEncoder, seen: PairFeatures, weight: float) -> None
         model.correct_hubs((x, y), neighbours=min(_NEIGHBOURS, len(bank)), weight=weight)
 
 
-def choose_hub_weight(seen: tuple[Tensor, Tensor], held: tuple[Tensor, Tensor]) -> float:
-    """The smallest weight of the hub correction that finds held-out pairs best."""
+def choose_hub_weight(
+    seen: tuple[Tensor, Tensor], held: tuple[Tensor, Tensor], positives: Positives | None = None
+) -> float:
+    """The smallest weight of the hub correction that finds held-out items best."""
     n, dim = seen[0].shape
 
     def score(weight: float) -> float:
         hubs = HubCorrection(dim, bank=n, neighbours=min(_NEIGHBOURS, n), weight=weight)
         hubs.to(seen[0].device).fit(*seen)
-        return sum(mean_reciprocal_ranks(hubs.correct_x(held[0]), hubs.correct_y(held[1])))
+        x, y = hubs.correct_x(held[0]), hubs.correct_y(held[1])
+        return sum(mean_reciprocal_ranks(x, y, positives=positives))
 
     return max(_HUB_WEIGHTS, key=score)

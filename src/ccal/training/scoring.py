@@ -16,8 +16,8 @@ from ccal.evaluation import (
     evenly_spaced,
     reachable_k,
 )
-from ccal.evaluation.calibration import Calibration, calibrate
 from ccal.model import DualEncoder
+from ccal.numbering import numbered
 from ccal.positives import Positives
 from ccal.ranks import counterpart_ranks
 from ccal.training.batches import Features, PairFeatures, RowNumbers
@@ -117,28 +117,49 @@ def embed(
     return x, y
 
 
-def reciprocal_ranks(x: Tensor, y: Tensor) -> Tensor:
-    """1 / rank (n,) of pairs (n, k), the mean of both directions; ties count against them."""
-    return torch.stack(counterpart_ranks(x, y, pessimistic=True)).double().reciprocal().mean(0)
+def embed_items(
+    model: DualEncoder,
+    pairs: Features,
+    firsts: tuple[RowNumbers, RowNumbers],
+    batch_size: int = 1024,
+    each: Callable[[], None] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Embeddings of each different item once, before any hub correction.
+
+    `firsts` are the first pairs of each x and of each y, as `relation` gives them.
+    """
+    x_first, y_first = firsts
+    if len(x_first) == len(y_first) == len(pairs):
+        return embed(model, pairs, batch_size, each)
+    name_x, name_y = model.modalities
+    of_x = blocks(model, pairs, x_first, batch_size, each)
+    of_y = blocks(model, pairs, y_first, batch_size, each)
+    x = torch.cat([model.encode(name_x, x, corrected=False) for x, _ in of_x])
+    y = torch.cat([model.encode(name_y, y, corrected=False) for _, y in of_y])
+    return x, y
 
 
-def calibrate_model(model: DualEncoder, valid: Pairs, held: PairFeatures) -> dict[str, Calibration]:
-    """What validation pairs and their features say about the scores of a model."""
-    x_items, y_items = (valid.items(name) for name in valid.names)
-    positives, *firsts = Positives.of_items(x_items, y_items, valid.group)
-    x, y = (
-        model.correct(name, view[torch.from_numpy(first).to(view.device)])
-        for name, view, first in zip(valid.names, embed(model, held), firsts, strict=True)
-    )
-    return calibrate(model.modalities, x, y, positives.links())
+def reciprocal_ranks(x: Tensor, y: Tensor, positives: Positives) -> Tensor:
+    """How well x (n, k) and y (m, k) find each other, by units: their mean is that of both MRR.
+
+    Queries that share a counterpart are one unit, since they succeed or fail together; a pair that
+    shares nothing has the mean of its two 1 / rank. Ties count against them.
+    """
+    units = positives.units()
+    count = int(units[0].max()) + 1
+    total = torch.zeros(count, dtype=torch.float64)
+    both = counterpart_ranks(x, y, positives=positives, pessimistic=True)
+    for ranks, unit in zip(both, units, strict=True):
+        values = ranks.cpu().double().reciprocal() * (count / len(unit))
+        total.index_add_(0, torch.from_numpy(unit), values)
+    return total / 2
 
 
 def class_scores(model: DualEncoder, valid: PairFeatures, *, k: int = 50) -> Tensor:
     """Precision at k (c,) in % of each class; their mean is AP@k.
 
-    The query of a class is the mean of the embedded y of its pairs; the candidates are all x. Pairs
-    of one group share their x, which is a candidate once. If no class has k candidates, the largest
-    class sets k.
+    The query of a class is the mean of the embedded y of its pairs; the candidates are all
+    different x. If no class has k candidates, the largest class sets k.
     """
     if valid.classes is None:
         raise InputError(
@@ -147,7 +168,7 @@ def class_scores(model: DualEncoder, valid: PairFeatures, *, k: int = 50) -> Ten
         )
     name_x, name_y = model.modalities
     every = np.arange(len(valid))
-    once = every if valid.groups is None else np.unique(valid.groups, return_index=True)[1]
+    once = numbered(valid.items[0])[0]
     candidates, queries = blocks(model, valid, once), blocks(model, valid, every)
     x = torch.cat([model.encode(name_x, x, corrected=False) for x, _ in candidates])
     y = torch.cat([model.encode(name_y, y, corrected=False) for _, y in queries])
