@@ -12,9 +12,9 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from ccal.cca import selection
 from ccal.cca.linear import CCA
-from ccal.cca.selection import POWERS, hold_out
+from ccal.cca.selection import POWERS, held_out_units, hold_out
 from ccal.errors import InputError
-from ccal.numbering import components
+from ccal.numbering import components, numbered
 from ccal.positives import Positives
 from ccal.ranks import mean_reciprocal_ranks
 from tests.evaluation import naive
@@ -227,6 +227,9 @@ def test_held_out_items_are_candidates_once_and_have_several_right_answers(known
     items = (rows, y_items) if known else None
     cca = CCA(4, ridge=1.0, power="auto").fit(X, Y, groups=rows, items=items)
     units = components(rows, y_items) if known else rows
+    found = held_out_units(rows, items)
+    assert found is not None
+    assert np.array_equal(numbered(found)[1], numbered(units)[1])
     expected = np.zeros(len(POWERS))
     folds = hold_out(240, 0.1, 0, units)
     for held in folds:

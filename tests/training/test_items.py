@@ -72,7 +72,6 @@ def test_items_that_repeat_are_no_negatives_of_each_other() -> None:
     assert both.groups is not None
     assert np.array_equal(both.groups, features.groups)
     assert relation(features)[0].shape == (PHOTOS, PHOTOS * EACH - 1)
-    assert features.units == PHOTOS - 1
 
 
 def test_classes_as_texts_mask_negatives_but_are_no_groups() -> None:
@@ -91,7 +90,6 @@ def test_pairs_that_share_nothing_have_neither() -> None:
     features = PairFeatures(Pairs(rows), {})
     assert features.groups is None
     assert features.labels(np.arange(30)) is None
-    assert features.units == 30
 
 
 def test_scores_of_units_average_to_the_mrr() -> None:

@@ -16,12 +16,21 @@ from torch.nn.functional import pad
 
 from ccal.bounds import Number, Options, Rule, Whole, check, check_all
 from ccal.cca.checks import ridge_pair
-from ccal.cca.selection import NEGLIGIBLE, POWERS, HeldOut, Trial, hold_out, search_ridges, try_out
+from ccal.cca.selection import (
+    NEGLIGIBLE,
+    POWERS,
+    HeldOut,
+    Trial,
+    held_out_units,
+    hold_out,
+    search_ridges,
+    try_out,
+)
 from ccal.cca.solver import fix_signs, solve, usable_ridge
 from ccal.cca.statistics import Moments
 from ccal.cca.views import ArrayView, Float64, SampleSpan, stream
 from ccal.errors import InputError, SmallBatchWarning
-from ccal.numbering import Integers, components
+from ccal.numbering import Integers
 from ccal.positives import Positives
 
 Progress = Callable[[str, int, int], None]
@@ -128,8 +137,7 @@ def fit_pairs(
     parameters.components(x.dim, y.dim, x.rows)
     rows: list[Integers] = []
     if parameters.automatic:
-        keys = [*(items or ()), *(() if groups is None else (groups,))]
-        units = components(*keys) if keys else None
+        units = held_out_units(groups, items)
         rows = hold_out(x.rows, parameters.validation_fraction, parameters.random_state, units)
     spans = tuple(SampleSpan(v) if v.dim > v.rows else None for v in (x, y))
     narrow_x, narrow_y = (

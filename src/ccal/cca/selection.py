@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ccal.cca.solver import ridge_floor
 from ccal.cca.statistics import Moments
 from ccal.errors import InputError
-from ccal.numbering import Integers, numbered
+from ccal.numbering import Integers, components, numbered
 from ccal.positives import Positives
 from ccal.ranks import weighted_reciprocal_ranks
 
@@ -47,6 +49,29 @@ class Trial:
     power: float
     mrr: float
     candidates: tuple[int, int]
+
+
+def held_out_units(
+    groups: NDArray[Any] | None, items: tuple[NDArray[Any], NDArray[Any]] | None
+) -> Integers | None:
+    """Which rows must be held out together, (n,): those connected by a group or an item.
+
+    A text that many rows have, such as the name of a class, may connect most of them. Then only
+    groups count, or the items of one view; None lets every row stand for itself.
+
+    >>> photos, captions = np.arange(60) // 2, np.arange(60)
+    >>> held_out_units(None, (photos, captions)).max()
+    np.int64(29)
+    >>> held_out_units(None, (captions, captions % 3)) is None
+    True
+    """
+    keys = [*(() if groups is None else (groups,)), *(items or ())]
+    for some in (keys, *([key] for key in keys)):
+        units = components(*some) if some else np.arange(0)
+        sizes = np.bincount(units)
+        if len(sizes) >= _MIN_SAMPLES and sizes.max() * 5 <= len(units):
+            return units if len(sizes) < len(units) else None
+    return None if groups is None else numbered(groups)[1]
 
 
 def hold_out(

@@ -23,7 +23,7 @@ from ccal.encoders import FrontEnd
 from ccal.errors import InputError
 from ccal.features import ImageFeatures, SparseRows, TfidfVectoriser
 from ccal.features.text import TextFrontEnd
-from ccal.numbering import components, numbered
+from ccal.numbering import numbered
 from ccal.positives import Positives
 from ccal.progress import counting
 from ccal.training.settings import Settings
@@ -134,12 +134,6 @@ class PairFeatures:
         """The items of the view whose items repeat more often; None if every pair has its own."""
         fewer = min((numbered(items)[1] for items in self.items), key=lambda rows: rows.max())
         return fewer if fewer.max() + 1 < len(self) else None
-
-    @cached_property
-    def units(self) -> int:
-        """How many sets of pairs there are that share neither an item nor a group."""
-        keys = self.items if self.groups is None else (*self.items, self.groups)
-        return int(components(*keys).max()) + 1
 
     def __len__(self) -> int:
         return len(self._columns[0])

@@ -29,7 +29,7 @@ from ccal.training.scoring import clearly_better, reciprocal_ranks
 from ccal.training.settings import Settings
 
 _DIM = 128
-# `CCA` chooses no ridge by itself from fewer pairs.
+# `CCA` chooses no ridge by itself from fewer pairs, or groups of pairs.
 _ENOUGH_TO_CHOOSE = 20
 
 
@@ -147,10 +147,10 @@ class LinearInitialisation:
             cca = CCA(dim, ridge="auto", power="auto", random_state=settings.seed)
         else:
             cca = CCA(dim, ridge=self.ridge, relative_ridge=False, power=self.power)
-        keys: dict[str, Any] = {}
-        if pairs.units >= _ENOUGH_TO_CHOOSE:
-            keys = {"groups": pairs.groups, "items": pairs.items}
-        return cca.fit(*self.views(pairs), **keys, progress=progress)
+        groups = pairs.groups
+        if groups is not None and groups.max() + 1 < _ENOUGH_TO_CHOOSE:
+            groups = None
+        return cca.fit(*self.views(pairs), groups=groups, items=pairs.items, progress=progress)
 
     def towers(self, settings: Settings, pairs: PairFeatures) -> tuple[LinearTower, LinearTower]:
         """Towers that compute the two projections of linear CCA.
