@@ -146,7 +146,9 @@ def test_features_know_labels_and_groups() -> None:
     by_group = PairFeatures(unlabelled, front_ends)
     assert by_group.labels(np.array([0, 1, 3])) is not None
     bare = PairFeatures(Pairs({n: valid.column(n) for n in valid.names}), front_ends)
-    assert bare.labels(rows[:2]) is None
+    same = bare.labels(np.array([0, 1, 3]))
+    assert same is not None
+    assert same.tolist() == [0, 0, 1]  # by the picture
 
 
 def test_pairs_without_labels_or_with_other_names_are_refused() -> None:
