@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ccal.cli.app import app
+from ccal.errors import InputError
 from ccal.experiments import folk_tunes_demo as tunes
 from tests.music.tunes import needs_music
 
@@ -31,5 +32,11 @@ def test_the_demo_renders_trains_listens_and_reports(
     assert sum("right" in line for line in heard) >= 2, "\n".join(heard)
     page = (tmp_path / "report.html").read_text()
     assert page.count("data:image/") >= 12
+
+    def enough(*_: object, **__: object) -> None:
+        raise InputError("The tunes are rendered; training need not follow.")
+
+    monkeypatch.setattr(tunes, "split_tunes_by_melody", enough)
     again = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
+    assert "Engraving and playing 12 tunes" in again.output
     assert "rendering tunes" not in again.output, "what is there is not rendered again"
