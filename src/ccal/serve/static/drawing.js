@@ -38,6 +38,7 @@ const pictureSize = (scale) => Math.min(112, Math.max(44, 40 + 14 * Math.log2(sc
 export function withRoom(view, points) {
   const size = pictureSize(view.scale) + 4;
   const cells = new Map();
+  const cell = (column, row) => column * 2 ** 20 + row;
   const chosen = new Set();
   let all = 0;
   for (let at = 0; at < points.x.length; at++) {
@@ -48,12 +49,12 @@ export function withRoom(view, points) {
     let free = true;
     for (let i = -1; free && i <= 1; i++) {
       for (let j = -1; free && j <= 1; j++) {
-        const other = cells.get(`${column + i} ${row + j}`);
+        const other = cells.get(cell(column + i, row + j));
         free = !other || Math.abs(other[0] - px) >= size || Math.abs(other[1] - py) >= size;
       }
     }
     if (!free) continue;
-    cells.set(`${column} ${row}`, [px, py]);
+    cells.set(cell(column, row), [px, py]);
     chosen.add(at);
   }
   return view.scale >= NEAR || chosen.size >= ROOM * all ? chosen : new Set();
