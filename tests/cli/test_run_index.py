@@ -218,7 +218,7 @@ def test_a_run_on_arrays_is_served_by_rows(trained: Path, tmp_path: Path) -> Non
     shutil.copytree(trained / "run", copy)
     outcome = invoke("search", copy, "red bird")
     assert outcome.code == 2
-    assert "neither modality of this model takes that" in outcome.err
+    assert "neither modality of this model takes that: it was trained on arrays" in outcome.err
     outcome = invoke("search", copy, "--like", "image-3", "-k", 2, "--json")
     assert outcome.code == 0, outcome
     hit = json.loads(outcome.out)["hits"][0]

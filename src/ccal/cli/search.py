@@ -264,9 +264,15 @@ def _guess(model: DualEncoder, query: str) -> str:
     if len(fitting) != 1:
         what = "an image" if image else "words"
         x, y = model.modalities
+        if not fitting:
+            raise InputError(
+                f"{query!r} is {what}, and neither modality of this model takes that: it was "
+                "trained on arrays of features. Search by a .npy file of features with --modality "
+                f"{x} or --modality {y}, or by an item of the index with --like ID."
+            )
         raise InputError(
-            f"{query!r} is {what}, and {'several modalities' if fitting else 'neither modality'} "
-            f"of this model takes that; say which with --modality {x} or --modality {y}."
+            f"{query!r} is {what}, and several modalities of this model take that; say which with "
+            f"--modality {x} or --modality {y}."
         )
     return fitting[0]
 

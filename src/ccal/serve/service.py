@@ -76,7 +76,13 @@ class Service:
         kinds = [kind for kind, types in accepted.items() if type in types]
         if not kinds or (wanted is not None and wanted not in kinds):
             names = ", ".join(sorted({name for types in accepted.values() for name in types}))
-            given, names = type or "of no known type", names or "no files"
+            if not names:
+                raise ProblemError(
+                    415,
+                    "This model was trained on arrays of features and reads no files; search with "
+                    "words if it takes them, or begin with an item.",
+                )
+            given = type or "of no known type"
             raise ProblemError(415, f"The file is {given}; accepted are {names}.")
         kind = wanted or kinds[0]
         if self._decoders is None:
