@@ -147,7 +147,11 @@ def train(
     found_held = embed_items(model, held, firsts)
     if correct == "yes" or (correct == "auto" and settings.method == "refined"):
         weight = choose_hub_weight(embed(model, seen), found_held, positives)
-        facts["hub correction"] = f"weight {weight:g}"
+        facts["hub correction"] = (
+            f"weight {weight:g}, against items that turn up in too many answers"
+            if weight
+            else "none, since it does not help the validation pairs"
+        )
     _correct_hubs(model, seen, weight)
     # Before the final training, after which the validation pairs would score too well.
     x, y = (model.correct(n, view) for n, view in zip(pairs.names, found_held, strict=True))
