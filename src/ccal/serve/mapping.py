@@ -1,8 +1,8 @@
 """The map: items in two dimensions, with named regions.
 
-Principal components are quick, but keep few neighbours of the space together: 4% of the ten
-nearest in an index of photos and captions, where PaCMAP keeps 40% and UMAP 50%. Those two compile
-for up to a minute when they first run. So a thread runs the one that is installed, and until then
+Principal components are quick, but keep few neighbours together: 4% of the ten nearest (among
+fifty components, in an index of photos and captions), where PaCMAP keeps 40% and UMAP 50%. Those
+two take seconds, and more than a minute where they have to be compiled. So a thread runs the one that is installed, and until then
 the map shows principal components.
 """
 
