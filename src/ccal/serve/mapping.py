@@ -2,8 +2,8 @@
 
 Principal components are quick, but keep few neighbours together: 4% of the ten nearest (among
 fifty components, in an index of photos and captions), where PaCMAP keeps 40% and UMAP 50%. Those
-two take seconds, and more than a minute where they have to be compiled. So a thread runs the one that is installed, and until then
-the map shows principal components.
+two take seconds, and more than a minute where they have to be compiled. So a thread runs the one
+that is installed, and until then the map shows principal components.
 """
 
 import logging
