@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from ccal.columns import align
 from ccal.data import Data, Source
 from ccal.progress import about
@@ -82,4 +84,7 @@ def _rule(source: Source, data: Data) -> str:
         return f"by {source.label or 'class'}, so that test classes are unseen"
     if by != "random" and data.pairs.group is not None:
         return "at random, groups kept whole"
-    return "at random"
+    pairs = data.pairs
+    if source.allow_leaks or all(len(np.unique(pairs.items(n))) == len(pairs) for n in pairs.names):
+        return "at random"
+    return "at random, rows of one item kept together"
