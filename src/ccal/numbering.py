@@ -32,20 +32,20 @@ def components(*keys: NDArray[Any]) -> Integers:
     >>> components(np.array([0, 0, 1, 2]), np.array(["a", "b", "b", "c"]))
     array([0, 0, 0, 1])
     """
-    columns = [_sorted(numbered(column)[1]) for column in keys]
-    labels = np.arange(len(keys[0]))
+    links = []
+    for key in keys:
+        order = key.argsort(kind="stable")
+        same = key[order[1:]] == key[order[:-1]]
+        links.append(np.stack([order[1:][same], order[:-1][same]]))
+    one, two = np.concatenate(links, axis=1)
+    root = np.arange(len(keys[0]))
     while True:
-        before = labels
-        for numbers, order, starts in columns:
-            # The label of a row is the number of a row that it is connected with.
-            labels = np.minimum.reduceat(labels[order], starts)[numbers]
-        labels = labels[labels]
-        if np.array_equal(labels, before):
-            return numbered(labels)[1]
-
-
-def _sorted(numbers: Integers) -> tuple[Integers, Integers, Integers]:
-    """Numbers, the order that sorts them, and where each begins in this order."""
-    order = numbers.argsort(kind="stable")
-    starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
-    return numbers, order, starts
+        one, two = root[one], root[two]
+        apart = one != two
+        if not apart.any():
+            return numbered(root)[1]
+        # Each root that has a smaller neighbour joins the smallest: at least half of the roots go.
+        one, two = one[apart], two[apart]
+        np.minimum.at(root, np.maximum(one, two), np.minimum(one, two))
+        while not np.array_equal(root, above := root[root]):
+            root = above

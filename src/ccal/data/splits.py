@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from ccal.bounds import Options, Whole, check
 from ccal.data.pairs import Pairs, Rows
 from ccal.errors import InputError
+from ccal.numbering import components
 
 _NAMES = {"train": "train", "training": "train", "test": "test"}
 _NAMES |= dict.fromkeys(("valid", "val", "validation", "dev"), "valid")
@@ -182,23 +183,10 @@ def _connect(base: NDArray[np.int64], keys: Iterable[NDArray[np.int64]]) -> NDAr
 
     Rows are connected that have the same value in `base` or in one of the `keys`.
     """
-    edges = []
-    for key in keys:
-        order = np.argsort(key, kind="stable")
-        same = key[order[1:]] == key[order[:-1]]
-        edges.append(np.stack([base[order[1:][same]], base[order[:-1][same]]]))
-    one, two = np.concatenate(edges, axis=1)
-    root = np.arange(base.max(initial=-1) + 1)
-    while True:
-        one, two = root[one], root[two]
-        apart = one != two
-        if not apart.any():
-            return root[base]
-        # Each root that has a smaller neighbour joins the smallest: at least half of the roots go.
-        one, two = one[apart], two[apart]
-        np.minimum.at(root, np.maximum(one, two), np.minimum(one, two))
-        while not np.array_equal(root, above := root[root]):
-            root = above
+    numbers = components(base, *keys)
+    least = np.full(numbers.max(initial=-1) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(least, numbers, base)
+    return least[numbers]
 
 
 def _connected_split(
