@@ -167,15 +167,13 @@ def markdown(shown: View, picture: str) -> str:
 
 def page(shown: View, path: Path) -> None:
     """All examples with their pictures inside one HTML file."""
-    found, texts = shown.searched, shown.test.column("text")
-    assert shown.test.group is not None
-    _, groups = np.unique(shown.test.group, return_inverse=True)
+    found = shown.searched
     captions = pick_examples(
         found.x,
         found.y,
         x_items=shown.files,
-        y_items=texts,
-        groups=torch.from_numpy(groups),
+        y_items=shown.test.column("text")[found.first_pairs(1).numpy()],
+        groups=found.positives,
         names=("image", "text"),
     )
     write_report(

@@ -174,7 +174,7 @@ def test_two_processes_train_as_one(files: Path) -> None:
     result = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=120)
     assert result.returncode == 0, result.stderr
     # Two processes that knew nothing of each other would both print.
-    assert result.stdout.count("image -> text") == 1
+    assert result.stdout.count("R@10") == 1
     assert invoke("train", *options, "-o", "one").code == 0
     one, two = (
         Run.open(name).model().encode("image", np.load("image.npy")) for name in ("one", "two")

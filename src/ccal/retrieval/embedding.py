@@ -118,15 +118,19 @@ def embed_items(
         content = raw(chunk) if callable(raw) else raw[start:stop]
         raw_images = isinstance(model.front_ends.get(modality), ImageFeatures)
         size = min(batch_size, _IMAGES) if raw_images else batch_size
-        yield chunk, embed(model, modality, content, dims, size, _from(progress, start, len(items)))
+        within = _within_chunk(progress, start, len(items))
+        yield chunk, embed(model, modality, content, dims, size, within)
         start = stop
+        if progress is not None:
+            # Now the chunk is stored, too.
+            progress(start, len(items))
 
 
-def _from(progress: Progress | None, start: int, total: int) -> Progress | None:
-    """Progress of a chunk as that of all items, of which `start` come before it."""
+def _within_chunk(progress: Progress | None, start: int, total: int) -> Progress | None:
+    """Progress of a chunk, but for its end, as that of all items; `start` come before it."""
     if progress is None:
         return None
-    return lambda done, _: progress(start + done, total)
+    return lambda done, of: progress(start + done, total) if done < of else None
 
 
 def unit_vectors(vectors: Any, dim: int, name: str) -> Vectors:
