@@ -116,13 +116,13 @@ class Calibration:
     def fair(self, candidates: int) -> float:
         """The least chance of a hit among so many items that is called fair.
 
-        1 in 10; beyond 400 items 2 / sqrt(items): among many, several fit as well as the right one,
+        1 in 10; beyond 100 items 1 / sqrt(items): among many, several fit as well as the right one,
         and the best of them must not look like failures.
 
         >>> Calibration(20.0, 0.1, 1.0, 200, 1000).fair(10_000)
-        0.02
+        0.01
         """
-        return min(_FAIR, 2 / math.sqrt(max(candidates / max(self.positives, 1.0), 1.0)))
+        return min(_FAIR, 1 / math.sqrt(max(candidates / max(self.positives, 1.0), 1.0)))
 
     def judged(self, scores: Sequence[float], candidates: int) -> list[tuple[float, Match]]:
         """The chance of each hit and its word: strong from 1 in 2, fair from `fair` on, or weak."""

@@ -8,7 +8,7 @@ what the interrupted one did.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -123,17 +123,11 @@ class PairFeatures:
     @cached_property
     def groups(self) -> RowNumbers | None:
         """Which group each pair is in."""
-        if self._keys[0] is not None:
-            return _numbers(self._keys[0])
-        repeated = self._repeated
-        seldom = repeated is not None and len(self) <= _MOST_IN_GROUP * (repeated.max() + 1)
-        return repeated if seldom else None
+        return training_groups(self._keys[0], self.items)
 
     @cached_property
     def _repeated(self) -> RowNumbers | None:
-        """The items of the view whose items repeat more often; None if every pair has its own."""
-        fewer = min((numbered(items)[1] for items in self.items), key=lambda rows: rows.max())
-        return fewer if fewer.max() + 1 < len(self) else None
+        return _repeated_items(self.items)
 
     def __len__(self) -> int:
         return len(self._columns[0])
@@ -251,6 +245,24 @@ def check_pairs(train: Features, valid: Features | None, *, one_per_group: bool)
             raise InputError(
                 f"View {view} has shape {ours} a pair in training, but {theirs} in validation."
             )
+
+
+def training_groups(group: NDArray[Any] | None, items: Sequence[RowNumbers]) -> RowNumbers | None:
+    """Which group each pair is in, for training: as given, else by the item that repeats, or None.
+
+    `group` (n,) is what the user gave, or None; `items` are the numbers (n,) of x and of y.
+    """
+    if group is not None:
+        return _numbers(group)
+    repeated = _repeated_items(items)
+    seldom = repeated is not None and len(repeated) <= _MOST_IN_GROUP * (repeated.max() + 1)
+    return repeated if seldom else None
+
+
+def _repeated_items(items: Sequence[RowNumbers]) -> RowNumbers | None:
+    """The items of the view whose items repeat more often; None if every pair has its own."""
+    fewer = min((numbered(numbers)[1] for numbers in items), key=lambda rows: rows.max())
+    return fewer if fewer.max() + 1 < len(fewer) else None
 
 
 def epoch_length(pairs: Features, *, one_per_group: bool) -> int:

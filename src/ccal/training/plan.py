@@ -10,6 +10,7 @@ import torch
 
 from ccal import distributed
 from ccal.data import Pairs
+from ccal.training.batches import training_groups
 from ccal.training.progress import STEP_OF_STAGE
 from ccal.training.schedule import Schedule
 from ccal.training.settings import Settings
@@ -112,7 +113,8 @@ def _epoch(
 ) -> float:
     """Seconds of an epoch: steps forth and back, projections fitted to all pairs, validation."""
     n = len(train)
-    visited = n if train.group is None or not settings.one_per_group else len(set(train.group))
+    groups = training_groups(train.group, [train.items(name) for name in train.names])
+    visited = n if groups is None or not settings.one_per_group else int(groups.max()) + 1
     visited = min(visited, settings.epoch_pairs or visited)
     dim = settings.dim or 256
     weights = 0

@@ -48,7 +48,7 @@ def test_words_find_pictures(visit: Opener, live: Live) -> None:
     expect(first).to_have_attribute("alt", file_name(*ONE))
     first.scroll_into_view_if_needed()
     page.wait_for_function("i => i.complete && i.naturalWidth > 0", arg=first.element_handle())
-    scores = [score(text) for text in page.locator(f"{RESULTS} .score").all_inner_texts()]
+    scores = [score(text) for text in page.locator(f"{RESULTS} .score").all_text_contents()]
     assert scores == sorted(scores, reverse=True)
     words = page.locator(f"{RESULTS} .match").all_inner_texts()
     assert words == sorted(words, key=["strong", "fair", "weak"].index)
