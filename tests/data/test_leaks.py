@@ -148,7 +148,9 @@ def test_lookalikes_by_a_slow_search() -> None:
     rng = np.random.default_rng(0)
     looks = rng.integers(0, 255, (1500, 12), dtype=np.uint8)
     copies = np.clip(looks[[3, 1400, 7]] + rng.integers(0, 4, (3, 12)), 0, 255).astype(np.uint8)
-    expected = np.corrcoef(np.vstack([copies, looks]).astype(float))[:3, 3:]
+    pixels = np.vstack([copies, looks]).astype(float).reshape(-1, 2, 2, 3)
+    edges = [(p[1] - p[0]).ravel().tolist() + (p[:, 1] - p[:, 0]).ravel().tolist() for p in pixels]
+    expected = np.corrcoef(edges)[:3, 3:]
     best = expected.argmax(axis=1)
     assert find_lookalikes(copies, looks, least=0.9).tolist() == best.tolist() == [3, 1400, 7]
     assert find_lookalikes(looks[:2], looks[5:5]).tolist() == [-1, -1]

@@ -33,34 +33,39 @@ def item_numbers(source: NDArray[Any] | Sequence[str], *, files: bool) -> NDArra
 
 
 def find_lookalikes(
-    looks: NDArray[np.uint8], among: NDArray[np.uint8], *, least: float = 0.96
+    looks: NDArray[np.uint8], among: NDArray[np.uint8], *, least: float = 0.9
 ) -> NDArray[np.int64]:
     """For each look (n, d) the most similar row of `among` (m, d); -1 if none is similar enough.
 
-    Looks are small pictures (see `ImageScan`), compared by the correlation of their pixels. Of
-    1,000 photos of Flickr8k, saved with another quality and size, the copy's was 0.967 at least,
-    and that of another photo 0.918 at most. Pictures of one colour are like no other.
+    Looks are small square pictures in RGB (see `ImageScan`), compared by the correlation of their
+    edges: a common sky or meadow does not make two pictures alike. Of 500 photos of Flickr8k, saved
+    with another quality and size, the copy's was 0.939 at least, and that of another photo 0.554 at
+    most. Pictures of one colour are like no other.
 
-    >>> one = np.array([[0, 90, 200, 30]], dtype=np.uint8)
+    >>> one = np.arange(12, dtype=np.uint8)[None] ** 2
     >>> find_lookalikes(np.vstack([one + 1, one[:, ::-1]]), np.vstack([one * 0, one]))
     array([ 1, -1])
     """
-    own, best = _standardised(looks), np.full(len(looks), least, dtype=np.float32)
+    own, best = _edges(looks), np.full(len(looks), least, dtype=np.float32)
     found = np.full(len(looks), -1, dtype=np.int64)
     for start in range(0, len(among), 1024):
-        similar = own @ _standardised(among[start : start + 1024]).T
+        similar = own @ _edges(among[start : start + 1024]).T
         value = similar.max(axis=1)
         better = value > best
         best[better], found[better] = value[better], start + similar.argmax(axis=1)[better]
     return found
 
 
-def _standardised(looks: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Rows (n, d) with mean 0 and norm 1; zeros if all values of a row are about the same."""
-    centred = looks - looks.mean(axis=1, dtype=np.float32, keepdims=True)
-    norm = np.linalg.norm(centred, axis=1, keepdims=True)
+def _edges(looks: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Differences of neighbouring pixels, rows of mean 0 and norm 1; zeros for a plain picture."""
+    n, side = len(looks), round((looks.shape[1] / 3) ** 0.5)
+    pixels = looks.reshape(n, side, side, 3).astype(np.float32)
+    steps = [np.diff(pixels, axis=axis).reshape(n, -1) for axis in (1, 2)]
+    edges = np.concatenate(steps, axis=1)
+    edges -= edges.mean(axis=1, keepdims=True)
+    norm = np.linalg.norm(edges, axis=1, keepdims=True)
     plain = norm < np.sqrt(looks.shape[1])
-    return np.where(plain, 0, centred / np.where(plain, 1, norm)).astype(np.float32)
+    return np.where(plain, 0, edges / np.where(plain, 1, norm)).astype(np.float32)
 
 
 def _number(keys: Iterable[Hashable]) -> NDArray[np.int64]:
