@@ -27,7 +27,7 @@ def leak_notes(data: Data, source: Source) -> list[str]:
     if not held_out:
         return []
     shared = {name: _shared(data, name, held_out) for name in data.pairs.names}
-    notes = [_together(data, shared)] if _keeps_rows_together(source) else []
+    notes = [_together(data, shared)] if _keeps_rows_together(data, source) else []
     for name, rows in shared.items():
         if any(map(len, rows.values())):
             notes.append(_leak(data, source, name, rows, held_out))
@@ -35,9 +35,10 @@ def leak_notes(data: Data, source: Source) -> list[str]:
     return [note for note in notes if note]
 
 
-def _keeps_rows_together(source: Source) -> bool:
-    by_label = source.split_by == "label" or (source.layout is not None and source.split_by is None)
-    return not (source.allow_leaks or source.split_column or by_label)
+def _keeps_rows_together(data: Data, source: Source) -> bool:
+    by_class = source.layout is not None and data.pairs.label is not None
+    by_label = source.split_by == "label" or (by_class and source.split_by is None)
+    return not (source.allow_leaks or source.split_column or by_label or data.listed)
 
 
 RowsByPart: TypeAlias = Mapping[str, NDArray[np.int64]]
@@ -90,7 +91,7 @@ def _leak(data: Data, source: Source, name: str, rows: RowsByPart, held_out: Row
             f"warning: {text}; take them out of one part, or leave --split-column out, and "
             f"rows of one {name} stay together"
         )
-    if not _keeps_rows_together(source):
+    if not _keeps_rows_together(data, source):
         return text
     few = 10 * len(np.unique(data.pairs.items(name))) <= len(data.pairs)
     hint = f"; if {name} is a class, see --label and --split-by label" if few else ""

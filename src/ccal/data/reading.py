@@ -3,7 +3,7 @@
 import difflib
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 from ccal.data.arrays import describe_bad_rows, load_array
 from ccal.data.pairs import Pairs, Rows
-from ccal.data.published import match_features, read_reed
+from ccal.data.published import read_layout
+from ccal.data.published.files import read_lines
+from ccal.data.published.layouts import PUBLISHED
 from ccal.data.records import read_records
-from ccal.data.source import LAYOUTS, Source, View, layout_kind
+from ccal.data.source import LAYOUTS, SHARE, Source, View, layout_kind
 from ccal.data.splits import Split, column_split, split_pairs
 from ccal.data.tables import Table, read_table
 from ccal.errors import InputError
@@ -59,13 +61,15 @@ def _rows_of_16_mb(rows: Rows) -> int:
 class Data:
     """All pairs of a `Source`, their split, and warnings for the user (`notes`).
 
-    `looks` has a small picture of each image file; see `ImageScan`.
+    `looks` has a small picture of each image file; see `ImageScan`. `listed` says that the split is
+    that of a published data set.
     """
 
     pairs: Pairs
     split: Split
     notes: tuple[str, ...] = ()
     looks: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict, repr=False)
+    listed: bool = False
 
     def part(self, name: str) -> Pairs:
         """The pairs of "train", "valid" or "test"."""
@@ -89,24 +93,40 @@ def read_source(source: Source) -> Data:
     """Read, check and split the pairs of a source."""
     for view in source.views:
         view.check_name()
+    if source.layout is None and source.train_classes != "train":
+        raise InputError("train_classes belongs to the layout 'reed'; leave it out.")
     pairs, parts, notes, looks = (_from_arrays if source.table is None else _from_table)(source)
     # Published data with classes are split by class, for zero-shot retrieval.
-    by = source.split_by or (None if source.layout is None else "label")
-    split_rows = partial(
-        split_pairs,
-        by=by,
-        valid=source.valid,
-        seed=source.split_seed,
-        allow_leaks=source.allow_leaks,
-    )
+    by_class = source.layout is not None and pairs.label is not None
+    by = source.split_by or ("label" if by_class else None)
+    split_rows = partial(split_pairs, by=by, seed=source.split_seed, allow_leaks=source.allow_leaks)
+    valid, test = _held_out(source, pairs)
     if parts is None:
-        return Data(pairs, split_rows(pairs, test=source.test), notes, looks)
+        return Data(pairs, split_rows(pairs, valid=valid, test=test), notes, looks)
     split = column_split(parts)
     if len(split.valid) == 0:
         # Tables often know train and test only; the validation pairs come from train.
-        inner = split_rows(pairs[split.train], test=0)
+        inner = split_rows(pairs[split.train], valid=valid, test=0)
         split = Split(split.train[inner.train], split.train[inner.valid], split.test)
-    return Data(pairs, split, notes, looks)
+    elif len(split.test) == 0 and source.layout is not None:
+        inner = split_rows(pairs[split.valid], valid=0, test=test)
+        split = Split(split.train, split.valid[inner.train], split.valid[inner.test])
+    return Data(pairs, split, notes, looks, listed=source.layout is not None)
+
+
+def _held_out(source: Source, pairs: Pairs) -> tuple[float | int, float | int]:
+    """The sizes of the validation and the test part.
+
+    Those of a layout are the paper's, if they are at most a fifth of its images.
+    """
+    sizes: list[float | int] = [SHARE, SHARE]
+    if source.layout is not None:
+        paper = PUBLISHED[source.layout].held_out
+        images = len(pairs) if pairs.group is None else len(np.unique(pairs.group))
+        if paper is not None and 5 * sum(paper) <= images:
+            sizes = list(paper)
+    valid, test = source.valid, source.test
+    return sizes[0] if valid is None else valid, sizes[1] if test is None else test
 
 
 _Looks = dict[str, NDArray[np.uint8]]
@@ -139,19 +159,22 @@ def _from_table(source: Source) -> _Read:
             f"{path} is a folder; expected a table, or a published data set with its layout "
             f"({', '.join(LAYOUTS)})."
         )
-    if source.layout is not None:
-        table = _read_layout(source, {name: array for name, (array, _) in arrays.items()})
-    else:
-        table = _read_table(source, path, {name: array for name, (array, _) in arrays.items()})
-    bad, notes = _bad(source, arrays)
-    if table.bad:
-        notes = (str(table.bad), *notes)
-    keep = ~np.isin(table.rows, bad)
+    read = _read_table if source.layout is None else _read_layout
+    table = read(source, path, {name: array for name, (array, _) in arrays.items()})
+    notes: tuple[str, ...] = (str(table.bad),) if table.bad else ()
+    keep = np.ones(len(table.pairs), dtype=bool)
     looks: _Looks = {}
     for name in table.pairs.names:
-        if (rows := table.pairs.column(name)).files:
+        rows = table.pairs.column(name)
+        if isinstance(rows.source, np.ndarray):
+            # Features that no view names are files of the data set itself.
+            _, file = arrays.get(name, (None, path))
+            bad, found = _bad(source, {name: (rows.source, file)})
+            keep &= ~np.isin(cast("NDArray[np.int64]", rows.index), bad)
+            notes += found
+        elif rows.files:
             scan = scan_images(rows[:], strict=not source.skip_bad_rows)
-            notes = (*notes, str(scan.bad)) if scan.bad else notes
+            notes += (str(scan.bad),) if scan.bad else ()
             keep &= np.isin(np.arange(len(rows)), scan.good)
             looks |= scan.looks
     if keep.all():
@@ -183,6 +206,32 @@ def _read_table(source: Source, path: Path, arrays: dict[str, NDArray[Any]]) -> 
         hint = _views_hint(source) if "no column" in str(error) else ""
         hint = hint or _nearest(path, wanted)
         raise InputError(f"{error}{hint}") from error
+
+
+def _read_layout(source: Source, path: Path, arrays: dict[str, NDArray[Any]]) -> Table:
+    """The pairs of a published data set, under the names that the source gives them."""
+    assert source.layout is not None
+    names = None
+    for view in source.views:
+        if view.file is not None:
+            beside = source.path(view.file).with_suffix(".txt")
+            names = [name for _, name in read_lines(beside)] if beside.is_file() else None
+    table = read_layout(
+        source.layout,
+        path,
+        files=None if source.files is None else source.path(source.files),
+        features=next(iter(arrays.values()), None),
+        names=names,
+        captions=source.captions,
+        listed=source.split_by is None,
+        train_classes=source.train_classes,
+        strict=not source.skip_bad_rows,
+    )
+    named = {
+        view.name: table.pairs.column(layout_kind(source, place))
+        for place, view in enumerate(source.views)
+    }
+    return replace(table, pairs=Pairs(named, label=table.pairs.label, group=table.pairs.group))
 
 
 def _views_hint(source: Source) -> str:
@@ -238,54 +287,3 @@ def _nearest(path: Path, wanted: list[str]) -> str:
         if known and name not in known and (near := difflib.get_close_matches(name, known, n=1)):
             return f" Did you mean {near[0]!r} for {name!r}?"
     return ""
-
-
-def _read_layout(source: Source, arrays: dict[str, NDArray[Any]]) -> Table:
-    """The pairs of a folder, under the names that the source gives them.
-
-    Features in `arrays`, by modality, stand for the images, in the order of the data set.
-    """
-    folder = source.path(str(source.table))
-    texts = folder / "text_c10" if (folder / "text_c10").is_dir() else folder
-    root = texts.parent if texts.name == "text_c10" else texts
-    listed = _class_lists(root) if source.split_by is None else None
-    table = read_reed(
-        texts,
-        images=None if arrays else _image_folder(source, root),
-        classes=listed,
-        captions=source.captions,
-        strict=not source.skip_bad_rows,
-    )
-    for features in arrays.values():
-        table = match_features(table, features)
-    named = {
-        view.name: table.pairs.column(layout_kind(source, place))
-        for place, view in enumerate(source.views)
-    }
-    pairs = Pairs(named, label=table.pairs.label, group=table.pairs.group)
-    return Table(pairs, table.split, table.rows, table.bad)
-
-
-def _class_lists(root: Path) -> dict[str, Path] | None:
-    """The published lists by part; a list `trainval` stands for train and validation classes."""
-    there = {name: root / f"{name}classes.txt" for name in ("train", "trainval", "val", "test")}
-    there = {name: path for name, path in there.items() if path.is_file()}
-    if "train" in there and "val" in there:
-        there.pop("trainval", None)
-    elif "trainval" in there:
-        there["train"] = there.pop("trainval")
-        there.pop("val", None)
-    return there if "train" in there else None
-
-
-def _image_folder(source: Source, root: Path) -> Path:
-    if source.files is not None:
-        return source.path(source.files)
-    for name in ("images", "jpg"):
-        # The archive of the captions has features in torch7 format in `images`.
-        if any(next((root / name).glob(pattern), None) for pattern in ("*.jpg", "*/*.jpg")):
-            return root / name
-    raise InputError(
-        f"{root} has no images/CLASS/IMAGE.jpg and no jpg/IMAGE.jpg; say where the image files "
-        "are (--files FOLDER), or give their features (--x image=features.npy)."
-    )

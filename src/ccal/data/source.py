@@ -17,9 +17,12 @@ from typing import Any, Literal, Self, get_args
 from ccal.bounds import Number, Options, Rule, Text, Whole, check_all, check_names
 from ccal.errors import InputError
 
-Layout = Literal["reed"]
+Layout = Literal["flickr8k", "flickr30k", "karpathy", "coco", "iapr-tc12", "reed"]
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
-"""reed: `text_c10/CLASS/IMAGE.txt` and lists of classes (CUB and Flowers of Reed et al. 2016)."""
+"""Published data sets, which `ccal.data.published.layouts` describes; reed: CUB and Flowers."""
+
+SHARE = 0.1
+"""The part of the pairs that is held out for validation, and for the test, if nobody says more."""
 
 _OPTIONAL = (Text(), Options(None))
 _RULES: dict[str, Rule | tuple[Rule, ...]] = {
@@ -29,8 +32,8 @@ _RULES: dict[str, Rule | tuple[Rule, ...]] = {
     "layout": Options(None, *LAYOUTS),
     "captions": Options("separate", "concatenate"),
     "split_by": Options("random", "group", "label", None),
-    "valid": Number(at_least=0),
-    "test": Number(at_least=0),
+    "train_classes": Options("train", "trainval"),
+    **dict.fromkeys(("valid", "test"), (Number(at_least=0), Options(None))),
     "split_seed": Whole(at_least=0),
     **dict.fromkeys(("allow_leaks", "skip_bad_rows"), Options(True, False)),
 }
@@ -102,7 +105,9 @@ class Source:
         y: the second modality.
         table: a .csv, .tsv, .jsonl or .parquet file; none if x and y are array files.
         layout: of a published data set, whose folder then stands for the table; x and y are its
-            "image" (or features of its images) and "text", in either order.
+            "image" (or features of its images) and "text", in either order. Row i of features
+            belongs to image i of the data set, or to the name in line i of a file beside them,
+            such as `features.txt` beside `features.npy`.
         folder: where relative paths start.
         files: where the files that a column names are; the table's folder if not given. A column
             whose first entry has the suffix of an image names files. Of a layout, where its images
@@ -112,9 +117,14 @@ class Source:
         split_column: column of train, valid or test.
         captions: a list of texts in one row is "separate" pairs or one text ("concatenate").
         split_by: what stays together in a split: "group", "label", or "random" for neither; groups
-            if there are any. Of a layout labels, by its published lists unless this is given.
-        valid: share (float) or number (int) of validation pairs or groups.
-        test: the same for test pairs.
+            if there are any. Of a layout its published lists decide, unless this is given, and
+            labels if it has some.
+        train_classes: "trainval" of the layout "reed" trains on the training and the validation
+            classes (82 of Flowers, as the paper does); `valid` classes are drawn from these.
+        valid: share (float) or number (int) of validation pairs or groups; 0.1 if not given, or the
+            paper's number for a layout that has one and is large enough.
+        test: the same for test pairs. Where validation but no test images are published (COCO),
+            the test images are drawn from those.
         split_seed: of the random split.
         allow_leaks: split apart rows that show the same photo or have the same text, which else
             stay together unless a column or labels decide; see `ccal.data.splits.connected_rows`.
@@ -132,8 +142,9 @@ class Source:
     split_column: str | None = None
     captions: Literal["separate", "concatenate"] = "separate"
     split_by: Literal["random", "group", "label"] | None = None
-    valid: float | int = 0.1
-    test: float | int = 0.1
+    train_classes: Literal["train", "trainval"] = "train"
+    valid: float | int | None = None
+    test: float | int | None = None
     split_seed: int = 0
     allow_leaks: bool = False
     skip_bad_rows: bool = False
@@ -145,6 +156,9 @@ class Source:
                 raise InputError(f"{name} belongs to a table, but no table was given.")
         if self.layout is not None:
             _check_layout(self)
+        for name in ("valid", "test") if self.layout is None else ():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, SHARE)
         first, second = self.views
         if first.name == second.name:
             raise InputError(
@@ -191,6 +205,11 @@ def _check_layout(source: Source) -> None:
     for name in ("label", "group", "split_column"):
         if getattr(source, name) is not None:
             raise InputError(f"The layout {source.layout!r} has no columns; leave {name} out.")
+    if source.train_classes == "trainval" and (source.layout != "reed" or source.split_by):
+        raise InputError(
+            "train_classes = 'trainval' chooses among the class lists of the layout 'reed'; leave "
+            "it out, or split_by, which draws the classes."
+        )
     kinds = [layout_kind(source, view) for view in (0, 1)]
     if set(kinds) != {"image", "text"}:
         raise InputError(

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from ccal.data import Table
+from ccal.data.published.captions import LEAVE_OUT
 from ccal.errors import InputError
 
-HINT = "\nCorrect this, or leave it out with strict=False."
+HINT = f"\n{LEAVE_OUT}"
 
 
 def touch(folder: Path, *names: str) -> Path:

@@ -19,6 +19,7 @@ from ccal.data.tables import BadRows, Table, text_fault
 from ccal.errors import InputError
 
 Captions: TypeAlias = Literal["separate", "concatenate"]
+LEAVE_OUT = "Correct this, or leave it out with --skip-bad-rows (strict=False)."
 
 
 @dataclass(kw_only=True)
@@ -115,7 +116,7 @@ def build_table(
         paths += [path] * len(found)
         texts += found
     if bad and strict:
-        raise InputError(f"{bad}\nCorrect this, or leave it out with strict=False.")
+        raise InputError(f"{bad}\n{LEAVE_OUT}")
     if not used:
         raise InputError(f"{bad}\nNothing is left to read.")
     rows = np.array(used, dtype=np.int64)
@@ -165,7 +166,8 @@ def match_features(
         if len(features) != table.bad.rows:
             raise InputError(
                 f"features has {len(features):,} rows, but {table.bad.path} has "
-                f"{table.bad.rows:,} images; say with names which image each row belongs to."
+                f"{table.bad.rows:,} images; say which image each row belongs to (names=, or a "
+                "file of names beside the features, as features.txt beside features.npy)."
             )
         return _with_features(table, features, table.rows, np.arange(len(table.pairs)))
     if len(features) != len(names):

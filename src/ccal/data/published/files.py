@@ -34,7 +34,7 @@ def read_lines(path: FilePath) -> Iterator[tuple[int, str]]:
 
     Bytes that are not UTF-8 become surrogates, so that only the captions that have them are bad.
     """
-    path = _existing_file(path)
+    path = existing_file(path)
     with path.open(encoding="utf-8-sig", errors="surrogateescape") as file:
         for number, line in enumerate(file, start=1):
             if text := line.strip():
@@ -43,7 +43,7 @@ def read_lines(path: FilePath) -> Iterator[tuple[int, str]]:
 
 def read_json(path: FilePath, *lists: str) -> list[list[Any]]:
     """The lists of these names in a JSON file, which must be an object."""
-    path = _existing_file(path)
+    path = existing_file(path)
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
     except json.JSONDecodeError as error:
@@ -96,7 +96,8 @@ def read_lists(lists: Mapping[str, FilePath]) -> dict[str, Listed]:
     return listed
 
 
-def _existing_file(path: FilePath) -> Path:
+def existing_file(path: FilePath) -> Path:
+    """The file, if there is one."""
     path = Path(path)
     if not path.is_file():
         raise InputError(f"{path}: {'is a folder' if path.is_dir() else 'no such file'}.")

@@ -27,7 +27,8 @@ def read_iapr_tc12(
 
     `annotations` is that folder, `images` the one with the image files `NN/N.jpg`, or None. An
     image has one description, which is its text; title, notes, place and date are not read. `valid`
-    and `test` are counts or fractions of the images that can be used, drawn with `seed`.
+    and `test` are counts or fractions of the images that can be used, drawn with `seed`; with
+    neither, `split` is None.
 
     Of the 20,000 images that are described, 4 are missing, so that 19,996 can be used. That is why
     `strict` is off here: `Table.bad` says which were left out, and how many.
@@ -62,6 +63,8 @@ def read_iapr_tc12(
     table = build_table(
         found, bad, folder=root, captions="concatenate", has_split=False, strict=strict
     )
+    if not valid and not test:
+        return table
     split = random_split(len(table.pairs), valid=valid, test=test, seed=seed)
     part = np.full(len(table.pairs), "train")
     part[split.valid], part[split.test] = "valid", "test"

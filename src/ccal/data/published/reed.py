@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ccal.data.published.captions import Captions, Image, Problems, build_table, check_options
 from ccal.data.published.files import (
     FilePath,
@@ -12,6 +15,7 @@ from ccal.data.published.files import (
     read_lists,
     visible,
 )
+from ccal.data.published.torch7 import read_t7
 from ccal.data.splits import disjoint_split
 from ccal.data.tables import Table
 from ccal.errors import InputError
@@ -58,9 +62,7 @@ def read_reed(
     if classes is not None and (valid or test):
         raise InputError("classes says which are valid and test already; leave valid and test out.")
     folder = existing_folder(texts)
-    names = [path.name for path in visible(folder, "*") if path.is_dir()]
-    if not names:
-        raise InputError(f"{folder}: no folders of classes; give the folder text_c10 itself.")
+    names = _classes(folder)
     bad = Problems(path=folder, limit=limit)
     parts: dict[str, str] = {}
     if classes is not None:
@@ -86,6 +88,41 @@ def read_reed(
     return build_table(
         found, bad, folder=root, captions=captions, has_split=has_split, strict=strict
     )
+
+
+def read_reed_features(texts: FilePath, features: FilePath) -> NDArray[np.float32]:
+    """The image features (n, d) of Reed et al., in the order in which `read_reed` counts images.
+
+    `texts` is the folder `text_c10`, `features` the one of `<class>.t7`: tensors (images of the
+    class, 1024, crops). The first crop is taken, as their evaluation does. Row i is taken to be
+    image i of the class by file name, since the archive does not name its rows.
+    """
+    folder, root = existing_folder(texts), existing_folder(features)
+    found: list[NDArray[np.float32]] = []
+    for name in _classes(folder):
+        path, count = root / f"{name}.t7", len(visible(folder / name, "*.txt"))
+        tensor = read_t7(path)
+        if tensor.ndim not in (2, 3) or len(tensor) != count:
+            raise InputError(
+                f"{path}: shape {tensor.shape}; expected ({count}, features) or ({count}, "
+                f"features, crops), since {folder / name} has {count} images."
+            )
+        rows = tensor if tensor.ndim == 2 else tensor[:, :, 0]
+        if found and rows.shape[1] != found[0].shape[1]:
+            raise InputError(
+                f"{path}: {rows.shape[1]} features, but the classes before have "
+                f"{found[0].shape[1]}."
+            )
+        found.append(rows.astype(np.float32))
+    return np.concatenate(found)
+
+
+def _classes(texts: Path) -> list[str]:
+    """The names of all classes, in order."""
+    names = [path.name for path in visible(texts, "*") if path.is_dir()]
+    if not names:
+        raise InputError(f"{texts}: no folders of classes; give the folder text_c10 itself.")
+    return names
 
 
 def _listed_parts(listed: dict[str, Listed], folder: Path, bad: Problems) -> dict[str, str]:

