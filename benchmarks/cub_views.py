@@ -111,7 +111,7 @@ def view(found: ZeroShot, test: Pairs, files: list[Path] | None, about: str) -> 
             f"{len(missing):,} of {len(files or ()):,} image files are missing, the first is "
             f"{missing[0]}; --images must be the folder that has the folders of the classes."
         )
-    searched = embed_pairs(found.model, test, candidates=found.candidates)
+    searched = embed_pairs(found.model, test)
     return View(found, test, searched, found.evaluate(test), files, about)
 
 
@@ -169,7 +169,7 @@ def page(shown: View, path: Path) -> None:
     """All examples with their pictures inside one HTML file."""
     found = shown.searched
     captions = pick_examples(
-        found.x,
+        found.class_queries()[2],
         found.y,
         x_items=shown.files,
         y_items=shown.test.column("text")[found.first_pairs(1).numpy()],

@@ -32,24 +32,24 @@ RESULTS = Path(__file__).with_name("music.json")
 _BATCH, _STEPS, _TURNS = 200, 2, 3
 
 
-def settings() -> Settings:
+def settings(stride: int) -> Settings:
     return Settings.preset(
-        "nottingham", batch_size=_BATCH, epoch_pairs=_BATCH * _STEPS, refit_pairs=2
+        "nottingham", stride=stride, batch_size=_BATCH, epoch_pairs=_BATCH * _STEPS, refit_pairs=2
     )
 
 
 def fitted(pairs: Features, stride: int) -> float:
     """Pairs a second of the training steps of one epoch, as `fit` records them."""
-    how = settings()
-    model = sheet_audio_model(how, stride=stride)
+    how = settings(stride)
+    model = sheet_audio_model(how)
     history = fit(model, make_objective(how), pairs, None, how, epochs=1, progress=False)
     return float(history.records[0]["pairs_per_second"])
 
 
 def bare(pairs: Features, stride: int) -> float:
     """Pairs a second of forward, backward and step on tensors in memory."""
-    how = settings()
-    model, objective = sheet_audio_model(how, stride=stride), make_objective(how)
+    how = settings(stride)
+    model, objective = sheet_audio_model(how), make_objective(how)
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
     x, y = pairs.batch(np.arange(_BATCH))
     model.train()

@@ -67,7 +67,7 @@ def test_a_saved_model_takes_sentences_and_files(
     assert shown.files is not None
     paths = [str(path) for path in shown.files]
     candidates = model.candidates(paths)
-    torch.testing.assert_close(candidates, shown.searched.x)
+    torch.testing.assert_close(candidates, shown.searched.class_queries()[2])
     head, wing, belly, bill = paths[0].split("/")[-2].split(".")[1].lower().split("_")
     sentence = f"this bird has a {head} head, {wing} wings, a {belly} belly and a {bill[:-4]} bill."
     _, rows = model.search([sentence], candidates, k=5)

@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from ccal.bounds import Options, Whole, check
 from ccal.cca import CCALayer
 from ccal.encoders import FrontEnd, build_front_end, build_tower, front_end_config, tower_config
+from ccal.encoders.dense import initialised
 from ccal.errors import InputError
 from ccal.evaluation.calibration import Calibration
-from ccal.evaluation.hubs import HubCorrection
+from ccal.evaluation.hubs import HubCorrection, NeighbourMean
 from ccal.files import load_part, save_part
 
 Projection = Literal["cca", "learned", "none"]
@@ -34,12 +35,14 @@ class Items(Protocol):
 class LearnedProjection(nn.Module):
     """One trained matrix for each view, in place of CCA's projections.
 
+    Matrices start as the towers' do (He, gain 1).
+
     Shapes: (n, dim), (n, dim) -> (n, dim), (n, dim).
     """
 
     def __init__(self, dim: int) -> None:
         super().__init__()
-        self.x, self.y = nn.Linear(dim, dim, bias=False), nn.Linear(dim, dim, bias=False)
+        self.x, self.y = (initialised(nn.Linear(dim, dim, bias=False)) for _ in range(2))
 
     def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Project pairs."""
@@ -101,6 +104,7 @@ class DualEncoder(nn.Module):
         if unknown := set(self.front_ends) - set(towers):
             raise InputError(f"front_ends names {sorted(unknown)}, the towers are {list(towers)}.")
         self.hubs: HubCorrection | None = None
+        self.neighbours: NeighbourMean | None = None
         # By the modality of the query; training estimates them on validation pairs.
         self.calibrations: dict[str, Calibration] = {}
         self.dim, self.projection_type, self.cca_arguments = dim, projection, dict(cca or {})
@@ -178,6 +182,22 @@ class DualEncoder(nn.Module):
         return torch.cat(parts)
 
     @torch.no_grad()
+    def candidates(self, items: Items) -> Tensor:
+        """Embeddings (n, k) of all x of a collection, to be searched with a y.
+
+        A model with `neighbours` averages each over its nearest among `items`, so that a collection
+        is embedded as a whole; others embed each by itself, as `encode` does.
+        """
+        name = self.modalities[0]
+        if self.neighbours is None:
+            return self.encode(name, items)
+        # Both maps share the features, since those of raw images take long.
+        features = self.features(name, items[:])
+        embedded = self.encode(name, features, corrected=False)
+        averaged: Tensor = self.neighbours(embedded, features.to(embedded.device))
+        return self.correct(name, averaged)
+
+    @torch.no_grad()
     def correct_hubs(
         self, pairs: tuple[Tensor, Tensor], *, neighbours: int = 10, weight: float = 0.5
     ) -> DualEncoder:
@@ -208,7 +228,7 @@ class DualEncoder(nn.Module):
 
         `tower` describes a tower; by default, one that cannot be saved is refused.
         """
-        return {
+        config = {
             "dim": self.dim,
             "projection": self.projection_type,
             "cca": self.cca_arguments,
@@ -217,6 +237,10 @@ class DualEncoder(nn.Module):
             "hubs": self.hubs and self.hubs.config(),
             "calibrations": {name: c.as_dict() for name, c in self.calibrations.items()},
         }
+        if self.neighbours is not None:
+            found = self.neighbours
+            config["neighbours"] = {"discriminant": tower(found.discriminant), "count": found.count}
+        return config
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
@@ -234,6 +258,10 @@ class DualEncoder(nn.Module):
         )
         if config["hubs"]:
             model.hubs = HubCorrection(**config["hubs"])
+        if "neighbours" in config:
+            averaging = config["neighbours"]
+            discriminant = build_tower(averaging["discriminant"])
+            model.neighbours = NeighbourMean(discriminant, averaging["count"])
         # Models of earlier versions have none.
         found = config.get("calibrations", {})
         model.calibrations = {name: Calibration(**values) for name, values in found.items()}

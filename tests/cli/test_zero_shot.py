@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import get_args, get_type_hints
 
@@ -78,7 +79,16 @@ def test_a_table_with_labels(birds: Path, preset: str) -> None:
     assert json.loads(again.out)["classes"] == kept
     told = invoke("info", "run").out
     assert f"test AP@6 {kept['ap']:.1f}% by class" in told
-    assert "(validation AP@k " in told
+    share = re.search(r"\(validation AP@k ([\d.]+)%\)", told)
+    assert share is not None
+    records = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
+    best = max(r["score"] for r in records if r["stage"] in ("train", "linear") and "score" in r)
+    assert 0 < best <= 1
+    assert float(share[1]) == pytest.approx(100 * best, abs=0.06)
+    # As earlier versions wrote it.
+    in_per_cent = [{**r, "score": 100 * r["score"]} if r.get("score") else r for r in records]
+    Path("run/metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in in_per_cent))
+    assert invoke("info", "run").out.split("on disk")[0] == told.split("on disk")[0]
 
 
 def test_the_page_of_a_table_with_labels(birds: Path) -> None:
@@ -92,6 +102,98 @@ def test_the_page_of_a_table_with_labels(birds: Path) -> None:
     again = invoke("evaluate", "run", "--report", "again.html")
     assert again.code == 0, again
     assert "<h2>Classes</h2>" in Path("again.html").read_text()
+
+
+def test_the_method_for_unseen_classes(birds: Path) -> None:
+    method = ["--method", "zero-shot", "--set", "min_count=1", "-o", "run"]
+    outcome = invoke("train", *TABLE, *SIZES, *method)
+    assert outcome.code == 0, outcome
+    assert "Method    zero-shot: linear CCA for classes that training does not see" in outcome.err
+    kept = json.loads(Path("run/evaluation.json").read_text())
+    found, count = kept["classes"], kept["classes"]["neighbours"]
+    assert count > 1
+    assert f"one query a class, items averaged over {count} neighbours" in outcome.out
+    assert "one query a class, each item by itself" in outcome.out
+    assert kept["facts"]["chosen"].endswith("of the validation classes")
+    assert kept["facts"]["final training"] == "on all 270 pairs"
+    again = invoke("evaluate", "run")
+    assert again.out == outcome.out
+    told = invoke("info", "run").out
+    assert (
+        f"test AP@6 {found['ap']:.1f}% by class with items averaged over {count} neighbours "
+        f"({found['ap_alone']:.1f}% with each item by itself)"
+    ) in told
+    page = Path("run/report.html").read_text()
+    assert f"items averaged over {count} neighbours" in page
+    assert "each item by itself" in page
+    # A search embeds every item by itself.
+    searched = invoke("search", "run", "kind3 red crown blue wings", "--json")
+    assert searched.code == 0, searched
+    encoded = invoke("encode", "run", "image", "features.npy", "-o", "one.npy")
+    assert encoded.code == 0, encoded
+    alone = ccal.load("run/model").encode("image", np.load("features.npy")[:1])
+    assert np.allclose(np.load("one.npy")[:1], alone)
+    Path("run/evaluation.json").unlink()
+    resumed = invoke("train", "--resume", "-o", "run", "--no-report")
+    assert resumed.code == 0, resumed
+    assert resumed.out == outcome.out
+    # What a run wrote down repeats it.
+    repeated = invoke("train", "--config", "run/config.toml", "-o", "b", "--no-report", "-q")
+    assert repeated.out == outcome.out
+
+
+def test_methods_are_compared_by_classes(birds: Path) -> None:
+    options = [*TABLE, *SIZES, "--select", "classes", "--set", "min_count=1", *QUICK]
+    methods = ["--methods", "linear,zero-shot,refined", "--seeds", "0,1", "-o", "out"]
+    outcome = invoke("compare", *options, *methods)
+    assert outcome.code == 0, outcome
+    table = outcome.out.split("Classes that look for their items:\n")[1].splitlines()
+    assert table[0].split()[:5] == ["method", "AP@6", "95%", "interval", "seeds"]
+    content = json.loads(Path("out/comparison.json").read_text())
+    rows = {row["method"]: row for row in content["rows"] if row["ap"] is not None}
+    assert [line.split()[:2] for line in table[1:4]] == [
+        [method, f"{row['ap']:.1f}"] for method, row in rows.items()
+    ]
+    for method, row in rows.items():
+        kept = json.loads(Path(f"out/{method}-1/evaluation.json").read_text())["classes"]
+        assert row["ap_by_seed"][1] == pytest.approx(kept["ap"])
+        assert row["ap_low"] <= row["ap"] <= row["ap_high"]
+    assert rows["zero-shot"]["ap_alone"] is not None
+    assert rows["linear"]["ap_alone"] is None
+    tests = [test for test in content["tests"] if test["measure"] == "AP@6"]
+    assert len(tests) == 3
+    best = max(rows, key=lambda method: rows[method]["ap"])
+    differences = outcome.out.split("Difference in MRR and AP@6 to the best method")[1]
+    own = [line.split() for line in differences.splitlines() if line.startswith("AP@6")]
+    assert {line[5] for line in own} == {best}
+    page = Path("out/comparison.html").read_text()
+    assert "Classes that look for their items" in page
+    assert "ap_low" in Path("out/comparison.csv").read_text().splitlines()[0]
+    config = Path("out/refined-0/config.toml").read_text()
+    assert 'select = "classes"' in config
+    without = invoke("compare", "birds.jsonl", *VIEWS, "--methods", "zero-shot", "-o", "no")
+    assert without.code == 2
+    assert "--label COLUMN --split-by label" in " ".join(without.err.split())
+    assert not Path("no").exists()
+
+
+NO_CLASSES = {
+    "no label": (["birds.jsonl", *VIEWS], "--label COLUMN --split-by label"),
+    "arrays": (["--x", "a=features.npy", "--y", "b=features.npy"], "or take a published data set"),
+    "not by class": (
+        ["birds.jsonl", *VIEWS, "--label", "class"],
+        "validation classes are in the training pairs, too, such as 'bird ",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NO_CLASSES)
+def test_the_method_needs_unseen_classes(case: str, birds: Path) -> None:
+    arguments, message = NO_CLASSES[case]
+    outcome = invoke("train", *arguments, "--method", "zero-shot", "-o", "run")
+    assert outcome.code == 2, outcome
+    assert message in " ".join(outcome.err.split())
+    assert not Path("run").exists()
 
 
 def test_labels_given_afterwards(birds: Path) -> None:

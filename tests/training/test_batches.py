@@ -93,9 +93,21 @@ def test_concatenated_pairs_come_in_order() -> None:
 def test_text_without_front_end_and_flat_arrays_are_refused() -> None:
     with pytest.raises(InputError, match="text is text"):
         PairFeatures(pairs(), {})
-    flat = Pairs({"a": np.zeros((4, 2, 2)), "b": np.zeros((4, 2))})
-    with pytest.raises(InputError, match=r"a must be .*\(4, 2, 2\)"):
+    flat = Pairs({"a": np.zeros(4), "b": np.zeros((4, 2))})
+    with pytest.raises(InputError, match=r"a must be .*\(pairs, height, width\), got \(4,\)"):
         PairFeatures(flat, {})
+
+
+def test_pictures_keep_their_shapes() -> None:
+    rng = np.random.default_rng(0)
+    pictures = rng.integers(256, size=(5, 3, 4), dtype=np.uint8)
+    features = PairFeatures(Pairs({"a": pictures, "b": rng.normal(size=(5, 2))}), {})
+    assert features.shapes == ((3, 4), (2,))
+    assert features.widths == (12, 2)
+    x, _ = features.batch(np.array([3, 1]))
+    assert x.dtype == torch.float32
+    assert np.array_equal(x, pictures[[3, 1]])
+    assert np.array_equal(features.arrays()[0], pictures.reshape(5, 12))
 
 
 @pytest.mark.parametrize("text", ["tfidf", "word-cnn"])

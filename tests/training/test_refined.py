@@ -41,7 +41,7 @@ def texts(n: int = 300) -> Pairs:
     return Pairs({"image": images, "text": [" ".join(words[row]) for row in present]})
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [m for m in METHODS if m != "zero-shot"])  # it needs classes
 def test_each_method_learns_and_is_saved(method: str, tmp_path: Path) -> None:
     pairs = views()
     settings = Settings(

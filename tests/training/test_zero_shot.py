@@ -62,6 +62,7 @@ def test_linear_model_finds_unseen_classes_and_is_saved(tmp_path: Path) -> None:
     report = found.evaluate(test, k=5)
     assert report.ap > 40
     assert len(report.names) == 8
+    assert report.neighbours == found.neighbours
     assert found.facts["validation AP@5"] == round(found.evaluate(valid, k=5).ap, 2)
     found.model.save(tmp_path / "model")
     texts = test.column("text")[:5]
@@ -82,12 +83,24 @@ def test_neighbours_help_where_pictures_are_noisy() -> None:
     assert together.neighbours == 4
     assert together.evaluate(test, k=5).ap > alone.evaluate(test, k=5).ap
     x = test.column("image")[::3]
+    part = together.model.neighbours
+    assert part is not None
     torch.testing.assert_close(
         together.candidates(x),
         mean_of_neighbours(
-            alone.model.encode("image", x), together.discriminant(torch.from_numpy(x)), neighbours=4
+            alone.model.encode("image", x), part.discriminant(torch.from_numpy(x)), neighbours=4
         ),
     )
+    # Each by itself, the pictures are those of the model without neighbours.
+    assert alone.model.neighbours is None
+    report = together.evaluate(test, k=5)
+    assert report.ap_alone == pytest.approx(alone.evaluate(test, k=5).ap)
+    lines = [line.rsplit(maxsplit=1) for line in str(report).splitlines()[:2]]
+    assert [line[0] for line in lines] == [
+        "AP@5, one query a class, items averaged over 4 neighbours",
+        "AP@5, one query a class, each item by itself",
+    ]
+    assert [line[1] for line in lines] == [f"{report.ap:.1f}", f"{report.ap_alone:.1f}"]
 
 
 def test_a_picture_with_several_captions_is_one_candidate() -> None:
@@ -102,7 +115,7 @@ def test_a_picture_with_several_captions_is_one_candidate() -> None:
         labels[::3],
         k=5,
     )
-    assert evaluate_zero_shot(model, test, k=5).ap == pytest.approx(expected)
+    assert evaluate_zero_shot(model, test, k=5).ap_alone == pytest.approx(expected)
     front_ends = {"text": TfidfVectoriser(min_count=3).fit(training.column("text")[:])}
     features = PairFeatures(test, front_ends)
     assert class_scores(model, features, k=5).mean() >= 0
@@ -156,6 +169,8 @@ def test_pairs_without_labels_or_with_other_names_are_refused() -> None:
     bare = Pairs({n: valid.column(n) for n in valid.names})
     with pytest.raises(InputError, match="no labels"):
         train_zero_shot(training, bare, SMALL)
+    with pytest.raises(InputError, match=r"1 of 1 validation classes .*--split-by label"):
+        train_zero_shot(training, training[:6], SMALL)
     with pytest.raises(InputError, match="2 classes"):
         train_zero_shot(training[:3], valid, SMALL)
     model = train_zero_shot(training, valid, SMALL).model
@@ -181,22 +196,31 @@ def test_a_saved_model_searches_as_before(tmp_path: Path) -> None:
     assert again.evaluate(test, k=5) == found.evaluate(test, k=5)
 
 
-def test_a_model_in_a_folder_of_its_own_still_loads(tmp_path: Path) -> None:
-    """As format 2 had it."""
+def test_models_of_earlier_versions_still_load(tmp_path: Path) -> None:
     training, valid, test = birds(classes=24, images=4)
-    found = train_zero_shot(training, valid, SMALL)
+    found = train_zero_shot(training, valid, ZeroShotOptions(**{**vars(SMALL), "neighbours": (4,)}))
     found.save(tmp_path / "new")
     config = json.loads((tmp_path / "new" / "zero-shot.json").read_text())
-    old = tmp_path / "old"
+    averaging, items = found.model.neighbours, test.column("image")[:]
+    assert averaging is not None
+    expected = found.candidates(items)
+    part = config["model"].pop("neighbours")
+    former = {**config, "neighbours": part["count"]}
+    discriminant = averaging.discriminant
+    found.model.neighbours = None
+    old = tmp_path / "format 2"
     save_part(
         old,
         "zero-shot.json",
-        {**config, "format": 2, "model": "model-1234", "relatives": config["discriminant"]},
-        found.discriminant.state_dict(),
+        {**former, "format": 2, "model": "model-1234", "relatives": part["discriminant"]},
+        discriminant.state_dict(),
     )
     found.model.save(old / "model-1234")
-    items = test.column("image")[:]
-    assert torch.equal(load_zero_shot(old).candidates(items), found.candidates(items))
+    assert torch.equal(load_zero_shot(old).candidates(items), expected)
+    both = torch.nn.ModuleDict({"model": found.model, "discriminant": discriminant})
+    third = {**former, "format": 3, "discriminant": part["discriminant"]}
+    save_part(tmp_path / "format 3", "zero-shot.json", third, both.state_dict())
+    assert torch.equal(load_zero_shot(tmp_path / "format 3").candidates(items), expected)
 
 
 def test_saving_again_leaves_one_model(tmp_path: Path) -> None:
@@ -231,8 +255,12 @@ def test_folders_without_a_whole_zero_shot_model_are_refused(tmp_path: Path) -> 
     config.write_text(json.dumps({**facts, "format": 9}))
     with pytest.raises(InputError, match="has format 9"):
         load_zero_shot(tmp_path / "birds")
-    found.save(tmp_path / "birds")
-    config.write_text(json.dumps({**json.loads(config.read_text()), "neighbours": 0}))
+    train_zero_shot(training, valid, ZeroShotOptions(**{**vars(SMALL), "neighbours": (4,)})).save(
+        tmp_path / "birds"
+    )
+    facts = json.loads(config.read_text())
+    facts["model"]["neighbours"]["count"] = 0
+    config.write_text(json.dumps(facts))
     with pytest.raises(InputError, match="neighbours must be a whole number of at least 1"):
         load_zero_shot(tmp_path / "birds")
 
@@ -277,4 +305,27 @@ def test_candidates_are_chosen_by_classes() -> None:
     kept = dict(entry.rsplit(" ", 1) for entry in scores.split(", "))
     assert list(kept) == ["linear CCA", "linear", "residual"]
     features = PairFeatures(valid, trained.model.front_ends)
-    assert f"{class_scores(trained.model, features).mean().item():.1f}" == kept[name]
+    assert f"{100 * class_scores(trained.model, features).mean().item():.1f}" == kept[name]
+
+
+def test_the_method_trains_as_any_other(tmp_path: Path) -> None:
+    training, valid, test = birds()
+    settings = Settings(method="zero-shot", dim=8, root_x="no", min_count=1, train_on_all=False)
+    trained = train(settings, training, valid, progress=False)
+    options = ZeroShotOptions(dims=(8,), root=False)
+    found = train_zero_shot(training, valid, options, settings)
+    assert trained.facts["chosen"].startswith("8 dimensions, ridge ")
+    assert f"AP@8 {found.facts['validation AP@8']:.1f}" in trained.facts["chosen"]
+    assert evaluate_zero_shot(trained.model, test).ap == found.evaluate(test).ap
+    assert trained.history == []
+    # The chosen values are fitted again to all pairs.
+    whole = train(settings.changed(train_on_all=True), training, valid, progress=False)
+    assert whole.facts["final training"] == f"on all {len(training) + len(valid):,} pairs"
+    assert whole.facts["chosen"] == trained.facts["chosen"]
+    assert whole.model.config()["neighbours"]["count"] == found.neighbours
+    whole.model.save(tmp_path)
+    pictures = test.column("image")[::3]
+    again = load(tmp_path)
+    assert torch.equal(again.candidates(pictures), whole.model.candidates(pictures))
+    assert torch.equal(again.encode("image", pictures), whole.model.encode("image", pictures))
+    assert not torch.equal(again.encode("image", pictures), again.candidates(pictures))

@@ -71,9 +71,9 @@ class LinearTower(Tower):
 
     With `root`, features become `signed_root(features)` first: that tames features with long tails,
     such as the activations of a network or counts. With `hidden` units, a small network is added to
-    the linear map; its output starts at zero.
+    the linear map; its output starts at zero. Pictures are flattened.
 
-    Shapes: (n, in_features) -> (n, out_features).
+    Shapes: (n, in_features), or (n, height, width) of as many numbers -> (n, out_features).
 
     >>> tower = LinearTower(3, 2)
     >>> tower.initialise([1.0, 0.0, 0.0], [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
@@ -133,6 +133,7 @@ class LinearTower(Tower):
 
     def forward(self, features: Tensor) -> Tensor:
         """(n, in_features) -> (n, out_features)."""
+        features = features.flatten(1) if features.ndim > 2 else features
         check_features(features, self.in_features)
         features = signed_root(features) if self.root else features
         centred = self.drop((features - self.mean) / self.unit)

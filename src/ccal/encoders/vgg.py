@@ -15,6 +15,8 @@ from ccal.encoders.dense import initialised
 from ccal.encoders.registry import Tower, register_tower
 from ccal.errors import InputError
 
+_AT_ONCE = 256  # pictures in evaluation mode
+
 
 @register_tower("vgg")
 class VGG(Tower):
@@ -24,6 +26,8 @@ class VGG(Tower):
     code). The defaults are the paper's; only `height` differs between sheet music (40) and
     spectrograms (136). Weights start uniform with variance 1 / inputs (He, gain 1). With
     `stride=2` the first convolution takes every second row and column, a quarter of the work.
+    Pictures need not be scaled, since the first batch normalisation divides by their scale. In
+    evaluation mode they go through some at a time, as their maps take much memory.
 
     Shapes: (n, height, width) or (n, 1, height, width) -> (n, out_features).
 
@@ -71,8 +75,9 @@ class VGG(Tower):
                 f"This tower takes pictures (n, {self.height}, {self.width}) or "
                 f"(n, 1, {self.height}, {self.width}), got {tuple(pictures.shape)}."
             )
-        output: Tensor = self.layers(pictures.to(memory_format=torch.channels_last))
-        return output.mean((2, 3))
+        parts = pictures.split(len(pictures) if self.training else _AT_ONCE)
+        means = [self.layers(p.to(memory_format=torch.channels_last)).mean((2, 3)) for p in parts]
+        return torch.cat(means)
 
     def fused(self) -> VGG:
         """A copy for inference, with batch normalisation folded into the convolutions."""

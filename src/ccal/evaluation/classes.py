@@ -102,6 +102,8 @@ class ClassReport:
         queries: their number.
         items: their number.
         names: (c,) of the classes, in the order of their labels.
+        neighbours: number of items over which each item is averaged; 1 if each stands by itself.
+        ap_alone: `ap` if each item stood by itself; None if it does.
         precision: (c,) precision among the first k of each class; its mean is `ap`.
         confusion: (c, c) the share of the items of a row's class that are nearest to a column's.
     """
@@ -116,10 +118,13 @@ class ClassReport:
     names: tuple[str, ...]
     precision: Tensor = field(repr=False, compare=False)
     confusion: Tensor = field(repr=False, compare=False)
+    neighbours: int = 1
+    ap_alone: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Numbers and names only, ready for JSON."""
-        scalars = ("k", "ap", "ap_single", "accuracy", "accuracy_5", "queries", "items")
+        scalars = ["k", "ap", "ap_single", "accuracy", "accuracy_5", "queries", "items"]
+        scalars += ["neighbours", "ap_alone"] if self.ap_alone is not None else []
         return {
             **{name: getattr(self, name) for name in scalars},
             "precision": dict(zip(self.names, self.precision.tolist(), strict=True)),
@@ -137,8 +142,12 @@ class ClassReport:
         return sorted(pairs, key=lambda pair: -pair[2])[:count]
 
     def __str__(self) -> str:
-        rows = {
-            f"AP@{self.k}, one query a class": self.ap,
+        one = f"AP@{self.k}, one query a class"
+        rows = {one: self.ap}
+        if self.ap_alone is not None:
+            averaged = f"{one}, items averaged over {self.neighbours} neighbours"
+            rows = {averaged: self.ap, f"{one}, each item by itself": self.ap_alone}
+        rows |= {
             f"AP@{self.k}, every query alone": self.ap_single,
             "item -> class, right at once": self.accuracy,
             "item -> class, among five": self.accuracy_5,
@@ -146,7 +155,10 @@ class ClassReport:
         width = max(map(len, rows))
         lines = [f"{name.ljust(width)}  {value:5.1f}" for name, value in rows.items()]
         counts = f"{len(self.names):,} classes, {self.queries:,} queries, {self.items:,} items"
-        return "\n".join([*lines, f"In %; {counts}."])
+        last = f"In %; {counts}."
+        if self.ap_alone is not None:
+            last += " Items are averaged unless it says otherwise."
+        return "\n".join([*lines, last])
 
 
 def class_means(

@@ -1,7 +1,7 @@
 """`EmbeddedPairs`: pairs after the model, embedded once for every measure, page and export."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -10,7 +10,12 @@ from torch import Tensor
 
 from ccal.errors import InputError
 from ccal.evaluation.calibration import Calibration, Reliability
-from ccal.evaluation.classes import ClassReport, evaluate_classes, reachable_k
+from ccal.evaluation.classes import (
+    ClassReport,
+    class_average_precision,
+    evaluate_classes,
+    reachable_k,
+)
 from ccal.evaluation.protocol import Report, Ties, evaluate_embeddings
 from ccal.positives import Positives
 
@@ -29,6 +34,9 @@ class EmbeddedPairs:
         labels: (n,) class of each pair, counted from 0; None without classes.
         classes: their names.
         groups: (n,) integers, where each x of a group belongs to each y of it; None without groups.
+        averaged: (a, k) each x as the mean of its `neighbours` nearest, which classes look for;
+            None if they look for x.
+        neighbours: number of items that a mean is taken over.
 
     >>> rows = torch.arange(4)
     >>> pairs = EmbeddedPairs(("image", "text"), torch.eye(2), torch.eye(2)[[0, 0, 1, 1]],
@@ -46,6 +54,8 @@ class EmbeddedPairs:
     labels: Tensor | None = None
     classes: tuple[str, ...] = ()
     groups: Tensor | None = None
+    averaged: Tensor | None = None
+    neighbours: int = 1
 
     def __len__(self) -> int:
         return len(self.x_rows)
@@ -108,12 +118,13 @@ class EmbeddedPairs:
         )
 
     def class_queries(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The y of all pairs with their classes, and the x as items with theirs."""
+        """The y of all pairs with their classes, and the x, averaged or not, with theirs."""
         if self.labels is None:
             raise InputError(
                 "The pairs have no labels, so there are no classes to find; pass label=."
             )
-        return self.y[self.y_rows], self.labels, self.x, self.labels[self.first_pairs(0)]
+        items = self.x if self.averaged is None else self.averaged
+        return self.y[self.y_rows], self.labels, items, self.labels[self.first_pairs(0)]
 
     def evaluate_classes(self, *, k: int = 50) -> ClassReport:
         """How classes find their x by their y, and an x its class; see `ccal.evaluation`.
@@ -122,7 +133,13 @@ class EmbeddedPairs:
         """
         queries, query_labels, items, item_labels = self.class_queries()
         k = reachable_k(item_labels, k)
-        return evaluate_classes(queries, query_labels, items, item_labels, k=k, names=self.classes)
+        report = evaluate_classes(
+            queries, query_labels, items, item_labels, k=k, names=self.classes
+        )
+        if self.averaged is None:
+            return report
+        alone = class_average_precision(queries, query_labels, self.x, item_labels, k=k)
+        return replace(report, neighbours=self.neighbours, ap_alone=alone)
 
 
 def evenly_spaced(n: int, at_most: int | None = None) -> Tensor:

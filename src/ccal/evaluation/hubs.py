@@ -5,7 +5,7 @@ queries. `HubCorrection` puts a penalty for hubs into the embeddings, so that an
 them; it learns the hubs from *training* queries alone. `csls_scores` and `inverted_softmax_scores`
 score a batch of queries against all candidates instead, and may learn the hubs from the batch
 itself. `mean_of_neighbours` replaces the embedding of a candidate by the mean of its neighbours',
-which averages out errors of single ones.
+which averages out errors of single ones; `NeighbourMean` does so as a part of a model.
 """
 
 import torch
@@ -153,6 +153,32 @@ def _mean_of_nearest(rows: Tensor, others: Tensor, neighbours: int) -> Tensor:
         (part @ others.mT).topk(count, sorted=False).values.mean(1) for part in rows.split(_CHUNK)
     ]
     return torch.cat(parts) if parts else rows.new_empty(0)
+
+
+class NeighbourMean(nn.Module):
+    """Embed a collection as a whole: each item as the mean of its nearest neighbours in it.
+
+    Args:
+        discriminant: network from the features of items to the space of neighbours.
+        count: items that a mean is taken over, the item itself included.
+
+    Shapes: (n, k), (n, d) -> (n, k).
+
+    >>> mean = NeighbourMean(nn.Identity(), count=2)
+    >>> mean(torch.eye(2)[[0, 1, 1]], torch.eye(2)[[0, 0, 1]]).round(decimals=2)
+    tensor([[0.7100, 0.7100],
+            [0.7100, 0.7100],
+            [0.0000, 1.0000]])
+    """
+
+    def __init__(self, discriminant: nn.Module, count: int) -> None:
+        super().__init__()
+        check("neighbours", count, Whole(at_least=1))
+        self.discriminant, self.count = discriminant, count
+
+    def forward(self, embeddings: Tensor, features: Tensor) -> Tensor:
+        """Means (n, k) of embeddings (n, k), by the features (n, d) of the same items."""
+        return mean_of_neighbours(embeddings, self.discriminant(features), neighbours=self.count)
 
 
 def mean_of_neighbours(embeddings: Tensor, features: Tensor, *, neighbours: int) -> Tensor:

@@ -15,8 +15,8 @@ from ccal.training.settings import METHODS as METHODS
 from ccal.training.settings import PRESETS as PRESETS
 from ccal.training.settings import Method as Method
 from ccal.training.settings import Settings as Settings
+from ccal.training.unseen_classes import ZeroShotOptions as ZeroShotOptions
 from ccal.training.zero_shot import ZeroShot as ZeroShot
-from ccal.training.zero_shot import ZeroShotOptions as ZeroShotOptions
 from ccal.training.zero_shot import evaluate_zero_shot as evaluate_zero_shot
 from ccal.training.zero_shot import load_zero_shot as load_zero_shot
 from ccal.training.zero_shot import train_zero_shot as train_zero_shot

@@ -8,6 +8,7 @@ what the interrupted one did.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
@@ -79,8 +80,8 @@ _Matrix = Rows | SparseRows | NDArray[Any] | _Concatenated
 class PairFeatures:
     """Feature rows of both modalities of n pairs; `batch(rows)` gives some of them as tensors.
 
-    Arrays stay where they are, memory-mapped or not. Texts and image files go through the front
-    end once; TF-IDF rows are stored without their zeros.
+    Arrays (n, d) and pictures (n, height, width) stay where they are, memory-mapped or not. Texts
+    and image files go through the front end once; TF-IDF rows are stored without their zeros.
 
     Args:
         pairs: raw items or features.
@@ -133,9 +134,15 @@ class PairFeatures:
         return len(self._columns[0])
 
     @property
+    def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The shapes of one x and of one y: (d,), or (height, width) of a picture."""
+        x, y = (tuple(map(int, column.shape[1:])) for column in self._columns)
+        return x, y
+
+    @property
     def widths(self) -> tuple[int, int]:
-        """d_x and d_y."""
-        x, y = (int(column.shape[1]) for column in self._columns)
+        """Numbers of an x and of a y: d_x and d_y."""
+        x, y = map(math.prod, self.shapes)
         return x, y
 
     def never_negative(self, view: int) -> bool:
@@ -146,7 +153,7 @@ class PairFeatures:
         return all(np.min(column[i : i + 4096]) >= 0 for i in range(0, len(column), 4096))
 
     def batch(self, rows: RowNumbers | slice) -> tuple[Tensor, Tensor]:
-        """Features (m, d_x) and (m, d_y) of m pairs, float32."""
+        """Features (m, d_x) and (m, d_y) of m pairs, float32; pictures keep their shapes."""
         x, y = (
             torch.from_numpy(np.array(column[rows], dtype=np.float32)) for column in self._columns
         )
@@ -168,9 +175,9 @@ class PairFeatures:
             yield self.batch(slice(start, start + size))
 
     def arrays(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """All features in memory: (n, d_x) and (n, d_y)."""
+        """All features in memory: (n, d_x) and (n, d_y), pictures flattened."""
         x, y = self.batch(slice(None))
-        return x.numpy(), y.numpy()
+        return x.flatten(1).numpy(), y.flatten(1).numpy()
 
 
 def concatenated(first: PairFeatures, second: PairFeatures) -> PairFeatures:
@@ -214,8 +221,11 @@ def _column(
         if isinstance(front_end, ImageFeatures):
             return front_end.transform(rows[:], progress=progress(f"{name} features"))
         return front_end.transform(rows[:])
-    if len(rows.shape) != 2:
-        raise InputError(f"{name} must be an array of shape (pairs, features), got {rows.shape}.")
+    if len(rows.shape) < 2:
+        raise InputError(
+            f"{name} must be an array of shape (pairs, features), or (pairs, height, width), got "
+            f"{rows.shape}."
+        )
     return rows
 
 

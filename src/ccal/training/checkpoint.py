@@ -56,7 +56,7 @@ class State:
         self.parameters = [p for p in both.parameters() if p.requires_grad]
         if not self.parameters:
             raise InputError("There is nothing to train: no parameter has requires_grad.")
-        self.optimiser = _optimiser(self.parameters, settings)
+        self.optimiser = _optimiser(self.parameters, model, settings)
 
     def step(self) -> None:
         """Move the weights along their gradients, and the running mean towards the weights."""
@@ -104,18 +104,21 @@ def _copies(module: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
 
 
-def _optimiser(parameters: list[nn.Parameter], settings: Settings) -> torch.optim.Optimizer:
+def _optimiser(
+    parameters: list[nn.Parameter], model: nn.Module, settings: Settings
+) -> torch.optim.Optimizer:
     """Adam with an L2 penalty, or AdamW.
 
-    Only matrices and kernels decay. The paper writes its penalty as a sum over all weights; biases
-    and the scales of batch norm are left out of it here, since shrinking them keeps no network
-    from overfitting, and a temperature must not drift to 1.
+    The temperature of a loss never decays: it must not drift to 1.
     """
-    matrices = [p for p in parameters if p.ndim >= 2]
-    others = [p for p in parameters if p.ndim < 2]
+    of_model = {id(p) for p in model.parameters()}
+
+    def decays(p: nn.Parameter) -> bool:
+        return p.ndim >= 2 or (settings.decay == "all" and id(p) in of_model)
+
     groups: list[dict[str, Any]] = [
-        {"params": matrices, "weight_decay": settings.weight_decay},
-        {"params": others, "weight_decay": 0.0},
+        {"params": [p for p in parameters if decays(p)], "weight_decay": settings.weight_decay},
+        {"params": [p for p in parameters if not decays(p)], "weight_decay": 0.0},
     ]
     kind = torch.optim.Adam if settings.optimiser == "adam" else torch.optim.AdamW
     return kind([group for group in groups if group["params"]], lr=settings.learning_rate)

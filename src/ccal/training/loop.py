@@ -101,8 +101,8 @@ def fit(
         epochs: train for so many epochs, without validation and schedule.
         validate_first: the model as given is epoch 0 and may stay the best.
         select: direction of the validation MRR that chooses the best epoch, or the mean of both.
-        score: chooses the best epoch in place of the MRR: `score(model)` is called after each
-            epoch with the projections of that epoch, and the highest value is the best.
+        score: chooses the best epoch in place of the MRR: `score(model)`, a share from 0 to 1, is
+            called after each epoch with the projections of that epoch, and the highest is the best.
         checkpoint_seconds: least time between two checkpoints. They are written at the end of an
             epoch, at the very end, and on Ctrl-C or SIGTERM.
         progress: show the progress on standard error, or as the present of these `Steps`.
@@ -145,7 +145,7 @@ def fit(
             **settings.as_dict(),
             "epochs": epochs,
             "validate_first": validate_first,
-            "select": select,
+            "select": select if score is None else "score from 0 to 1",
             "number of training pairs": len(train),
             "number of validation pairs": 0 if valid is None else len(valid),
         },

@@ -19,8 +19,9 @@ from torch import Tensor, nn
 from ccal.cca import CCA
 from ccal.data import Pairs
 from ccal.distributed import all_gather
-from ccal.encoders import DenseTower, FrontEnd, LinearTower, WordCNN, WordCRNN
+from ccal.encoders import VGG, DenseTower, FrontEnd, LinearTower, WordCNN, WordCRNN
 from ccal.encoders.dense import signed_root
+from ccal.errors import InputError
 from ccal.features import ImageFeatures, TfidfVectoriser, WordSequences
 from ccal.losses import InfoNCELoss, PairwiseRankingLoss, SigmoidLoss, TraceNormLoss
 from ccal.model import DualEncoder
@@ -44,7 +45,7 @@ def make_front_ends(
     options: dict[str, Any] = {
         name: getattr(settings, name) for name in ("min_count", "lemmatise", "language")
     }
-    bag_of_words = settings.text == "tfidf" or settings.method in ("refined", "linear")
+    bag_of_words = settings.text == "tfidf" or settings.starts_linear
     front_ends: dict[str, FrontEnd] = {}
     for name in train.names:
         column = train.column(name)
@@ -79,7 +80,7 @@ def build_model(
         options |= {"projection": "none", "dim": towers[0].out_features}
     else:
         options |= projection_options(settings)
-        towers = _dense_towers(settings, train, options["dim"])
+        towers = _array_towers(settings, names, train, options["dim"])
         for view, name in enumerate(names):
             front_end = front_ends.get(name)
             if isinstance(front_end, WordSequences):
@@ -100,19 +101,45 @@ def projection_options(settings: Settings) -> dict[str, Any]:
     return options
 
 
-def _dense_towers(settings: Settings, train: PairFeatures, dim: int) -> list[nn.Module]:
-    """The paper's towers, with features divided by their largest value in training."""
+def _array_towers(
+    settings: Settings, names: tuple[str, str], train: PairFeatures, dim: int
+) -> list[nn.Module]:
+    """The paper's towers: VGG for pictures, dense ones for features.
+
+    Dense towers divide features by their largest value in training; VGG towers need no scale.
+    """
+    pictures = [len(shape) > 1 for shape in train.shapes]
     largest = np.zeros(2)
-    for batch in train.batches():
+    for batch in () if all(pictures) else train.batches():
         largest = np.maximum(largest, [float(view.abs().max()) for view in batch])
     hidden = (settings.hidden_x, settings.hidden_y)
     dropout = (settings.dropout_x, settings.dropout_y)
-    return [
-        DenseTower(width, dim, hidden=widths, scale=float(scale) or 1.0, dropout=dropped)
-        for width, widths, scale, dropped in zip(
-            train.widths, hidden, largest, dropout, strict=True
+    towers: list[nn.Module] = []
+    for view, (name, shape) in enumerate(zip(names, train.shapes, strict=True)):
+        if pictures[view]:
+            towers.append(_picture_tower(settings, name, shape, dim))
+        else:
+            scale = float(largest[view]) or 1.0
+            options: dict[str, Any] = {"hidden": hidden[view], "dropout": dropout[view]}
+            towers.append(DenseTower(shape[0], dim, scale=scale, **options))
+    return towers
+
+
+def _picture_tower(settings: Settings, name: str, shape: tuple[int, ...], dim: int) -> VGG:
+    """A VGG tower for pictures (height, width) or (1, height, width)."""
+    otherwise = 'or take a method that flattens them ("refined" or "linear")'
+    if len(shape) > 3 or (len(shape) == 3 and shape[0] != 1):
+        raise InputError(
+            f"{name} is an array of shape {('n', *shape)}; the method {settings.method} takes "
+            "features (n, d), or pictures of one channel, (n, height, width) or (n, 1, height, "
+            f"width). Reshape them, {otherwise}."
         )
-    ]
+    height, width = shape[-2:]
+    try:
+        return VGG(height, width, dim, stride=settings.stride)
+    except InputError as error:
+        lower = "lower the stride (--set stride=1)" if settings.stride > 1 else "give larger ones"
+        raise InputError(f"{name}: {error} For such pictures {lower}, {otherwise}.") from error
 
 
 @dataclass(frozen=True)
@@ -275,11 +302,19 @@ class CorrelationObjective(nn.Module):
 def make_objective(settings: Settings) -> nn.Module:
     """The objective that the settings name."""
     if settings.method == "dcca":
-        trace_norm = TraceNormLoss(ridge=settings.ridge, relative_ridge=settings.relative_ridge)
+        trace_norm = TraceNormLoss(
+            ridge=settings.ridge,
+            relative_ridge=settings.relative_ridge,
+            reduction=settings.reduction,
+        )
         return CorrelationObjective(trace_norm)
     if settings.loss == "ranking":
         ranking = PairwiseRankingLoss(
-            margin=settings.margin, direction=settings.direction, gather=True
+            margin=settings.margin,
+            direction=settings.direction,
+            reduction=settings.reduction,
+            negatives=settings.negatives,
+            gather=True,
         )
         return EmbeddingObjective(ranking)
     if settings.loss == "infonce":

@@ -17,6 +17,8 @@ from ccal.training.settings import Settings
 
 _METHODS = {
     "linear": "linear CCA, in closed form",
+    "zero-shot": "linear CCA for classes that training does not see, in closed form; the "
+    "validation classes choose",
     "ccal": "two networks with a CCA layer, trained to rank counterparts first",
     "dcca": "deep CCA: two networks, trained for a high correlation",
     "learned": "two networks with trained projections in place of CCA",
@@ -58,8 +60,8 @@ def features_in_words(settings: Settings, pairs: Pairs) -> str:
             known = "1,280 " if settings.backbone.startswith("efficientnet-lite") else ""
             what = f"{known}features of each image, by the network {settings.backbone}"
         elif not column.is_text:
-            what = f"{math.prod(column.shape[1:]):,} numbers each, as given"
-        elif settings.text == "tfidf" or settings.method in ("refined", "linear"):
+            what = f"{' x '.join(f'{n:,}' for n in column.shape[1:])} numbers each, as given"
+        elif settings.text == "tfidf" or settings.starts_linear:
             what = f"TF-IDF of words that occur {settings.min_count} times or more"
         else:
             what = f"words in their order, for {settings.text}"
@@ -89,7 +91,8 @@ def expected_seconds(
             if pairs.column(name).files:
                 seconds[f"{name} features of {part} pairs"] = image_seconds(pairs, name)
     n, widths = len(train), [_width(train, name) for name in train.names]
-    if settings.method in ("refined", "linear"):
+    if settings.starts_linear:
+        n = _group_count(train) if settings.method == "zero-shot" else n
         mean = sum(widths) / 2
         seconds["linear CCA"] = (80 * mean**3 + 6 * n * sum(widths) ** 2) / speed
     longest = 0.0
@@ -113,13 +116,15 @@ def _epoch(
 ) -> float:
     """Seconds of an epoch: steps forth and back, projections fitted to all pairs, validation."""
     n = len(train)
-    groups = training_groups(train.group, [train.items(name) for name in train.names])
-    visited = n if groups is None or not settings.one_per_group else int(groups.max()) + 1
+    visited = _group_count(train) if settings.one_per_group else n
     visited = min(visited, settings.epoch_pairs or visited)
     dim = settings.dim or 256
-    weights = 0
-    for width, hidden in zip(widths, (settings.hidden_x, settings.hidden_y), strict=True):
-        if settings.method == "refined":
+    weights = 0.0
+    views = zip(train.names, widths, (settings.hidden_x, settings.hidden_y), strict=True)
+    for name, width, hidden in views:
+        if len(train.column(name).shape) > 2 and not settings.starts_linear:
+            weights += _vgg_products(width / settings.stride**2)
+        elif settings.method == "refined":
             beside = settings.residual if settings.tower == "residual" else 0
             weights += width * dim + beside * (width + dim)
         else:
@@ -129,6 +134,21 @@ def _epoch(
     steps = visited * (4 * weights + 6 * batch * dim)
     after = 2 * (n + len(valid)) * weights + 2 * len(valid) ** 2 * dim
     return (steps + after) / speed + _OVERHEAD
+
+
+def _vgg_products(pixels: float) -> float:
+    """Products of numbers that a VGG tower takes for a picture, after its first stride."""
+    products = 0.0
+    for before, after in pairwise((1, 16, 32, 64, 64)):
+        products += 9 * (before + after) * after * pixels
+        pixels /= 4
+    return products
+
+
+def _group_count(pairs: Pairs) -> int:
+    """Number of groups, such as photos; of pairs, if there are no groups."""
+    groups = training_groups(pairs.group, [pairs.items(name) for name in pairs.names])
+    return len(pairs) if groups is None else int(groups.max()) + 1
 
 
 def _width(pairs: Pairs, name: str) -> int:

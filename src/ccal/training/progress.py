@@ -89,10 +89,7 @@ class Progress:
         if score is None or best is None:
             return
         if self._work is not None:
-            per_cent = 1 if name == "score" else 100
-            self._scores = (
-                f", validation {name} {per_cent * score:.1f} (best {per_cent * best:.1f})"
-            )
+            self._scores = f", validation {name} {100 * score:.1f} (best {100 * best:.1f})"
         else:
             self._scores = f", {name} {score:.4f} (best {best:.4f})"
         if candidates is not None:
@@ -112,7 +109,7 @@ Record = dict[str, Any]
 candidates_x_to_y and candidates_y_to_x there (how many y an x looks at, and how many x a y),
 mean_correlation of CCA on the training pairs, seconds (validation included) and pairs_per_second
 (training alone); None if not measured or not finite. `score` is there if it chose the best epoch in
-place of the MRR."""
+place of the MRR. Both are shares from 0 to 1."""
 
 
 @dataclass(frozen=True)

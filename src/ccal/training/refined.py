@@ -40,6 +40,12 @@ from ccal.training.plan import expected_seconds
 from ccal.training.progress import STEP_OF_STAGE
 from ccal.training.scoring import class_scores, clearly_better, embed, embed_items, reciprocal_ranks
 from ccal.training.settings import Settings
+from ccal.training.unseen_classes import (
+    ZeroShotChoice,
+    ZeroShotOptions,
+    check_unseen,
+    choose_zero_shot,
+)
 
 # Defaults of towers with a hidden layer; they were found on digits and Flickr8k.
 _RESIDUAL: dict[str, Any] = {
@@ -113,7 +119,11 @@ def train(
         steps = Steps(expected_steps(settings, pairs, valid) if shown else {}, enabled=shown)
         with closing(steps):
             return train(settings, pairs, valid, progress=steps, device=device, **options)
-    front_ends = make_front_ends(settings, pairs)
+    zero_shot = ZeroShotOptions.of(settings) if settings.method == "zero-shot" else None
+    if zero_shot is not None:
+        check_unseen(pairs, valid)
+    pair_count = 0 if zero_shot is None else zero_shot.pair_count
+    front_ends = make_front_ends(settings, pairs, pair_count=pair_count)
     seen = PairFeatures(pairs, front_ends, fit=True, progress=progress.of("training pairs"))
     held = PairFeatures(valid, front_ends, progress=progress.of("validation pairs"))
     for name, width in zip(pairs.names, seen.widths, strict=True):
@@ -121,8 +131,11 @@ def train(
             progress.say(f"{name}: {width:,} words of the training texts are features")
     options["progress"] = progress
     facts: dict[str, str] = {}
-    initial = None
-    if settings.method in ("refined", "linear"):
+    initial: LinearInitialisation | ZeroShotChoice | None = None
+    if zero_shot is not None:
+        initial = choose_zero_shot(seen, held, zero_shot, progress=progress.counting("linear CCA"))
+        facts["chosen"] = initial.words(pairs.names)
+    elif settings.starts_linear:
         progress.begin("linear CCA")
         initial = choose_initialisation(
             settings, seen, held, progress=partial(_show_linear_cca, progress)
@@ -181,7 +194,7 @@ def _show_linear_cca(steps: Steps, what: str, done: int, total: int) -> None:
 
 def expected_steps(settings: Settings, pairs: Pairs, valid: Pairs) -> dict[str, float]:
     """A guess of the seconds of each step of `train`, by its name and in their order."""
-    stages = [] if settings.method == "linear" else _candidate_settings(settings)
+    stages = _candidate_settings(settings) if settings.trained else []
     return expected_seconds(settings, [(_stage(own), own) for own in stages], pairs, valid)
 
 
@@ -222,7 +235,7 @@ class _Trainer:
 
     names: tuple[str, str]
     front_ends: dict[str, FrontEnd]
-    initial: LinearInitialisation | None
+    initial: LinearInitialisation | ZeroShotChoice | None
     device: torch.device
     options: dict[str, Any]
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -233,10 +246,10 @@ class _Trainer:
         """The trained model; before it the initial one, if that is linear CCA."""
         model = self.build(settings, seen)
         found: list[_Candidate] = []
-        if settings.method in ("linear", "refined") and settings.tower != "residual":
+        if settings.starts_linear and settings.tower != "residual":
             scores = _scores(settings, model, held)
             found.append(_Candidate("linear CCA", settings, deepcopy(model), scores))
-        if settings.method == "linear":
+        if not settings.trained:
             return found
         stage = _stage(settings)
         if settings.select == "classes":
@@ -264,15 +277,18 @@ class _Trainer:
         return found.best_epoch
 
     def build(self, settings: Settings, pairs: PairFeatures) -> DualEncoder:
-        """A model to train."""
-        model = build_model(settings, self.names, pairs, self.front_ends, self.initial)
+        """A model to train, or one that needs no training."""
+        if isinstance(self.initial, ZeroShotChoice):
+            model = self.initial.model(self.names, pairs, self.front_ends)
+        else:
+            model = build_model(settings, self.names, pairs, self.front_ends, self.initial)
         return model.to(self.device)
 
 
 def _scores(settings: Settings, model: DualEncoder, held: PairFeatures) -> Tensor:
     """How well each validation unit, or each validation class, is found, from 0 to 1."""
     if settings.select == "classes":
-        return class_scores(model, held) / 100
+        return class_scores(model, held)
     positives, firsts = relation(held)
     return reciprocal_ranks(*embed_items(model, held, firsts), positives)
 

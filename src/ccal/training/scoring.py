@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ccal.data import Pairs, Rows
+from ccal.data import Pairs
 from ccal.errors import InputError
 from ccal.evaluation import (
     EmbeddedPairs,
@@ -16,7 +16,7 @@ from ccal.evaluation import (
     evenly_spaced,
     reachable_k,
 )
-from ccal.model import DualEncoder
+from ccal.model import DualEncoder, Items
 from ccal.numbering import numbered
 from ccal.positives import Positives
 from ccal.ranks import counterpart_ranks
@@ -49,11 +49,12 @@ def evaluate(
 
 
 def embed_pairs(
-    model: DualEncoder, pairs: Pairs, *, candidates: Callable[[Rows], Tensor] | None = None
+    model: DualEncoder, pairs: Pairs, *, candidates: Callable[[Items], Tensor] | None = None
 ) -> EmbeddedPairs:
     """Embed every item of `pairs` once, for all that is to be measured and shown.
 
-    `candidates` embeds all x together; by default the model embeds each by itself.
+    `candidates` embeds all x together, for classes to look for; by default a model with
+    `neighbours` does so, and any other embeds each by itself.
     """
     if pairs.names != model.modalities:
         raise InputError(
@@ -65,15 +66,18 @@ def embed_pairs(
     x_items, y_items = map(pairs.items, pairs.names)
     positives, *firsts = Positives.of_items(x_items, y_items, pairs.group)
     raw, final = [], []
+    averaged, neighbours = None, model.neighbours
+    if candidates is None and neighbours is not None:
+        candidates = model.candidates
     for name, first in zip(pairs.names, firsts, strict=True):
-        items = pairs.column(name)
-        items = items if len(first) == len(pairs) else items.select(first)
+        column = pairs.column(name)
+        items: Items = column if len(first) == len(pairs) else column.select(first)
         if candidates is not None and name == pairs.names[0]:
-            raw.append(candidates(items))
-            final.append(raw[-1])
-        else:
-            raw.append(model.encode(name, items, corrected=False))
-            final.append(model.correct(name, raw[-1]))
+            # Made once: the features of raw images take long.
+            items = model.features(name, items[:])
+            averaged = candidates(items)
+        raw.append(model.encode(name, items, corrected=False))
+        final.append(model.correct(name, raw[-1]))
     labels, classes = (None, []) if pairs.label is None else labels_of(pairs)
     return EmbeddedPairs(
         pairs.names,
@@ -85,6 +89,8 @@ def embed_pairs(
         labels=labels,
         classes=tuple(classes),
         groups=positives.groups,
+        averaged=averaged,
+        neighbours=1 if neighbours is None else neighbours.count,
     )
 
 
@@ -156,7 +162,7 @@ def reciprocal_ranks(x: Tensor, y: Tensor, positives: Positives) -> Tensor:
 
 
 def class_scores(model: DualEncoder, valid: PairFeatures, *, k: int = 50) -> Tensor:
-    """Precision at k (c,) in % of each class; their mean is AP@k.
+    """Precision at k (c,) of each class, from 0 to 1; their mean is AP@k.
 
     The query of a class is the mean of the embedded y of its pairs; the candidates are all
     different x. If no class has k candidates, the largest class sets k.
@@ -173,7 +179,7 @@ def class_scores(model: DualEncoder, valid: PairFeatures, *, k: int = 50) -> Ten
     x = torch.cat([model.encode(name_x, x, corrected=False) for x, _ in candidates])
     y = torch.cat([model.encode(name_y, y, corrected=False) for _, y in queries])
     x_classes = valid.classes[once]
-    return class_precisions(y, valid.classes, x, x_classes, k=reachable_k(x_classes, k))
+    return class_precisions(y, valid.classes, x, x_classes, k=reachable_k(x_classes, k)) / 100
 
 
 def clearly_better(one: Tensor, other: Tensor) -> bool:
