@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from ccal import runs
+from ccal.data import Source
+from ccal.errors import InputError
+from ccal.training import Settings
 from tests.cli.conftest import invoke
 
 ARRAYS = ["--x", "image.npy", "--y", "text.npy"]
@@ -147,3 +151,17 @@ def test_a_comparison_is_no_run(files: Path) -> None:
     outcome = invoke("info", "out")
     assert outcome.code == 2
     assert "It holds linear-0." in outcome.err
+
+
+def test_a_preset_holds_for_each_method(files: Path) -> None:
+    """Flickr30k has another learning rate with learned projections."""
+    small = [*ARRAYS, "--dim", "6", "--epochs", "1", "--batch-size", "96", "-o", "out", "-q"]
+    preset = ["--preset", "flickr30k", "--set", "hidden_y=[8]", "--no-report"]
+    outcome = invoke("compare", *small, *preset, "--methods", "ccal,learned", "--seeds", "0")
+    assert outcome.code == 0, outcome
+    rates = [runs.load(f"out/{m}-0").settings.learning_rate for m in ("ccal", "learned")]
+    assert rates == [2e-3, 1e-3]
+    with pytest.raises(InputError, match="settings has none for 'learned'; it has linear"):
+        runs.compare(
+            Source(x="image.npy", y="text.npy"), {"linear": Settings()}, methods=["learned"]
+        )

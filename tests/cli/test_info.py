@@ -54,7 +54,7 @@ def test_stages() -> None:
 
 
 def test_average_precision_is_in_per_cent() -> None:
-    (stage,) = stages([{"stage": "train", "epoch": 1, "score": 45.0}]).values()
+    (stage,) = stages([{"stage": "train", "epoch": 1, "score": 0.45}]).values()
     assert (stage["measure"], stage["valid"]) == ("AP@k", 45.0)
 
 

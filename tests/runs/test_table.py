@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -117,7 +118,39 @@ def test_classes_have_their_average_precision() -> None:
     assert [(test.direction, test.one) for test in tests] == [("text -> image", "a")]
     assert tests[0].difference == pytest.approx(table.rows[1].ap - back.ap)  # type: ignore[operator]
     assert tests[0].p == 0.25  # three classes, and the sign of all of them
-    assert "AP@20" in str(table).splitlines()[0]
+    text = str(table)
+    lines = text.split("Classes that look for their items:\n")[1].splitlines()
+    assert lines[0].split() == ["method", "AP@20", "95%", "interval", "seeds", "better", "than"]
+    assert [line.split()[:2] for line in lines[1:3]] == [
+        ["a", f"{table.rows[1].ap:.1f}"],
+        ["b", f"{back.ap:.1f}"],
+    ]
+    assert "Difference in MRR and AP@20 to the best method" in text
+    assert "over test queries and classes" in text
+    precision = torch.stack([report.precision for report in classes["b"]]).mean(0)
+    low, high = query_intervals(precision[:, None])
+    assert (back.ap_low, back.ap_high) == (low[0], high[0])
+    assert back.ap_better_than == table.rows[1].ap_better_than == ()  # three classes prove nothing
+
+
+def test_a_method_that_finds_classes_better_is_named() -> None:
+    good, poor = found(0.1, seeds=1)[0], found(0.1, seeds=1)[0]
+    classes = {
+        "poor": [replace(poor, precision=torch.full((9,), 20.0), ap=20.0, ap_alone=None)],
+        "good": [replace(good, precision=torch.full((9,), 90.0), ap=90.0, ap_alone=70.0)],
+    }
+    table = Comparison.of({m: reports(0.3, seeds=1) for m in classes}, classes)
+    assert [row.ap_better_than for row in table.rows] == [(), (), (), ("poor",)]
+    assert [row.better_than for row in table.rows] == [()] * 4
+    lines = str(table).split("Classes that look for their items:\n")[1].splitlines()
+    assert lines[2].split() == ["good", "90.0", "[90.0,", "90.0]", "70.0", "poor"]
+    assert lines[1].split()[-1] == "20.0"
+    page = table.to_html()
+    assert "<strong>90.0</strong>" in page
+    assert "each item by itself" in page
+    kept = list(csv.DictReader(table.to_csv().splitlines()))[3]
+    assert (kept["ap_alone"], kept["ap_better_than"], kept["ap_low"]) == ("70.0", "poor", "90.0")
+    assert json.loads(table.to_json())["rows"][3]["ap_better_than"] == ["poor"]
 
 
 class Tables(HTMLParser):

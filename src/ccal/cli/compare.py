@@ -11,7 +11,7 @@ from ccal.errors import InputError
 from ccal.runs.config import read_config
 
 
-@o.takes(o.PAIRS, o.SPLIT, o.TRAINING, without=("method", "select", "seed"))
+@o.takes(o.PAIRS, o.SPLIT, o.TRAINING, without=("method", "seed"))
 def command(
     methods: Annotated[str, o.compared(help="Methods, with commas between them.")] = (
         "linear,dcca,learned,ccal,refined"
@@ -50,14 +50,16 @@ def command(
     `ccal compare --x images.npy --y texts.npy -o runs/which`
 
     `ccal compare pairs.csv --x image=photos.npy --y text --methods linear,ccal --seeds 0,1`
+
+    `ccal compare birds.jsonl --x image=features.npy --y text=captions --label class --split-by
+    label --select classes --methods linear,refined,zero-shot`
     """
     from ccal import runs
 
     wanted, numbers = _methods(methods), _seeds(seeds)
     file, file_data = read_config(given["config"])
     source = o.make_source(given, file_data)
-    # "refined" keeps a record of the settings that were given, which the other methods ignore.
-    settings = o.make_settings(given, file, method="refined")
+    settings = {method: o.make_settings(given, file, method=method) for method in wanted}
     with training(go_on="run the same command again to go on."):
         table_of_methods = runs.compare(
             source,

@@ -13,7 +13,11 @@ from ccal.cli.console import note
 from ccal.errors import InputError
 
 
-@o.takes(o.PAIRS, o.SPLIT, without=("split_by", "valid", "test", "split_seed", "allow_leaks"))
+@o.takes(
+    o.PAIRS,
+    o.SPLIT,
+    without=("split_by", "train_classes", "valid", "test", "split_seed", "allow_leaks"),
+)
 def command(
     run: o.RunFolder,
     split: Annotated[

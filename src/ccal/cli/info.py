@@ -81,7 +81,7 @@ def _result_lines(evaluation: dict[str, Any]) -> dict[str, str]:
             lines[way["name"]] += f"; validation MRR {valid['mrr']:.1f}% of {valid['candidates']:,}"
     if found := evaluation.get("classes"):
         lines["classes"] = (
-            f"{evaluation['part']} AP@{found['k']} {found['ap']:.1f}% by class, "
+            f"{evaluation['part']} AP@{found['k']} {found['ap']:.1f}% by class{_averaged(found)}, "
             f"{found['ap_single']:.1f}% by single query; class of an item right for "
             f"{found['accuracy']:.1f}%; {len(found['precision'])} classes"
         )
@@ -95,6 +95,16 @@ def _result_lines(evaluation: dict[str, Any]) -> dict[str, str]:
     if evaluation.get("warnings"):
         lines["warnings"] = " ".join(evaluation["warnings"])
     return lines
+
+
+def _averaged(classes: dict[str, Any]) -> str:
+    """How AP@k would be without neighbours, if there are any."""
+    if "ap_alone" not in classes:
+        return ""
+    return (
+        f" with items averaged over {classes['neighbours']} neighbours "
+        f"({classes['ap_alone']:.1f}% with each item by itself)"
+    )
 
 
 def _next(facts: dict[str, Any]) -> str:

@@ -79,7 +79,7 @@ NoReport = Annotated[
 Quiet = Annotated[bool, output("--quiet", "-q", help="Print the result only.")]
 
 # Written out, since importing them takes torch and seconds; a test compares them.
-MethodName = Literal["refined", "ccal", "dcca", "learned", "linear"]
+MethodName = Literal["refined", "ccal", "dcca", "learned", "linear", "zero-shot"]
 PresetName = Literal[
     "default",
     "paper",
@@ -89,7 +89,10 @@ PresetName = Literal[
     "cub-crnn",
     "nottingham",
     "nottingham-10pct",
+    "ccal",
 ]
+
+LayoutName = Literal["flickr8k", "flickr30k", "karpathy", "coco", "iapr-tc12", "reed"]
 
 _pair = partial(_option, _PANELS[1])
 PAIRS = {
@@ -112,15 +115,15 @@ PAIRS = {
     "y": _pair(str, "The second modality, in the same way.", metavar="WHAT"),
     "files": _pair(
         str,
-        "Where the image files are that a column names.",
+        "Where the image files are that a column names, or those of a `--layout`.",
         metavar="FOLDER",
         shown="the table's folder",
     ),
     "layout": _pair(
-        Literal["reed"],
-        "`reed`: TABLE is the folder of a published data set, CUB or Flowers of Reed et al. "
-        "(text_c10/, lists of classes, images/ or jpg/). `--x image=features.npy` takes features "
-        "of its images instead.",
+        LayoutName,
+        f"TABLE is the folder of a published data set: {', '.join(get_args(LayoutName))} (CUB and "
+        "Flowers of Reed et al.). `--x image=features.npy` takes features of its images instead. "
+        "See docs/datasets.md.",
         metavar="NAME",
     ),
     "label": _pair(str, "Column of the pairs' classes.", metavar="COLUMN"),
@@ -152,6 +155,12 @@ SPLIT = {
         "What is never split apart: the pairs of a group, or of a label (unseen classes).",
         shown="group if there is one, else random",
     ),
+    "train_classes": _split(
+        Literal["train", "trainval"],
+        "Of `--layout reed`: `trainval` trains on the training and the validation classes, of "
+        "which `--valid` are kept for validation; so does the paper for Flowers.",
+        shown="train",
+    ),
     "valid": _split(
         str,
         "Validation pairs, which decide when to stop: a fraction (0.1) or a number (500).",
@@ -178,14 +187,15 @@ TRAINING = {
     "method": _train(
         MethodName,
         "refined (linear CCA, then fine-tuned), ccal (networks with a CCA layer), dcca (deep CCA), "
-        "learned (trained matrices in place of CCA) or linear (linear CCA alone).",
+        "learned (trained matrices in place of CCA), linear (linear CCA alone) or zero-shot "
+        "(linear CCA for unseen classes; needs `--label` and `--split-by label`).",
         metavar="METHOD",
         shown="refined",
     ),
     "preset": _train(
         PresetName,
-        f"Settings to start from: {', '.join(get_args(PresetName))}. All but the first are those "
-        "of the paper's experiments.",
+        f"Settings to start from: {', '.join(get_args(PresetName))}. `default` and `ccal` "
+        "(our best for networks with the CCA layer) are ours, the others the paper's.",
         metavar="PRESET",
         shown="default",
     ),

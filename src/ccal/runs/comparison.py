@@ -17,13 +17,13 @@ from ccal.runs.folder import Run, differences, fingerprints, hashes, only_planne
 from ccal.runs.pages import optional_page
 from ccal.runs.plan import expected_times, plan_of_comparison
 from ccal.runs.table import Comparison
-from ccal.runs.training import check_classes, default_folder, finish, read_pairs
+from ccal.runs.training import check_classes, check_split, default_folder, finish, read_pairs
 from ccal.training import METHODS, Settings
 
 
 def compare(
     source: Source,
-    settings: Settings | None = None,
+    settings: Settings | Mapping[str, Settings] | None = None,
     *,
     methods: Sequence[str] = ("linear", "dcca", "learned", "ccal", "refined"),
     seeds: Iterable[int] = range(3),
@@ -40,7 +40,7 @@ def compare(
 
     Args:
         source: where the pairs come from.
-        settings: of all runs, apart from their method and seed.
+        settings: of all runs, apart from their method and seed; or those of each method, by name.
         methods: those of `ccal.training.METHODS` to compare.
         seeds: of weights, order and dropout.
         folder: new, empty or that of an earlier comparison; runs/DATA-compare if not given.
@@ -57,13 +57,19 @@ def compare(
         check("seed", seed, Whole(at_least=0))
     if not wanted or not numbers:
         raise InputError("A comparison needs at least one method and one seed.")
-    base = settings or Settings()
-    plans = {(m, s): base.changed(method=m, seed=s) for m in wanted for s in numbers}
+    settings = settings or Settings()
+    if isinstance(settings, Settings):
+        settings = dict.fromkeys(wanted, settings)
+    if lacking := [method for method in wanted if method not in settings]:
+        raise InputError(f"settings has none for {lacking[0]!r}; it has {', '.join(settings)}.")
+    plans = {(m, s): settings[m].changed(method=m, seed=s) for m in wanted for s in numbers}
     for plan in plans.values():
         check_classes(plan, source)
     place = default_folder(source, "compare") if folder is None else Path(folder)
     _check_folder(place)
     data = read_pairs(source, note)
+    for plan in plans.values():
+        check_split(plan, data)
     facts = data.facts()
     for line in plan_of_comparison(source, data, list(plans.values()), place):
         note(line)

@@ -165,12 +165,16 @@ class Run:
         records = []
         for number, line in enumerate(lines, start=1):
             try:
-                records.append(json.loads(line))
+                record = json.loads(line)
             except ValueError as error:
                 if number < len(lines):
                     raise InputError(
                         f"{self.path / 'metrics.jsonl'}: line {number} is not JSON ({error})."
                     ) from error
+                break
+            if (record.get("score") or 0) > 1:
+                record["score"] /= 100  # earlier versions wrote AP@k in per cent
+            records.append(record)
         return records
 
     def evaluation(self) -> dict[str, Any]:
@@ -332,6 +336,6 @@ def stages(records: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 def _validation(record: dict[str, Any]) -> tuple[str, float | None]:
     """The measure that training chose an epoch by, and its value."""
     if record.get("score") is not None:
-        return "AP@k", record["score"] / 100  # it is in per cent
+        return "AP@k", record["score"]
     forth, back = record.get("mrr_x_to_y"), record.get("mrr_y_to_x")
     return "MRR", None if forth is None or back is None else (forth + back) / 2

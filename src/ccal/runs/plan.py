@@ -79,7 +79,10 @@ def _rule(source: Source, data: Data) -> str:
     """How the pairs were split."""
     if source.split_column is not None:
         return f"as column {source.split_column} says"
-    by = source.split_by or ("label" if source.layout else None)
+    if data.listed:
+        return "as published"
+    labelled = source.layout is not None and data.pairs.label is not None
+    by = source.split_by or ("label" if labelled else None)
     if by == "label":
         return f"by {source.label or 'class'}, so that test classes are unseen"
     if by != "random" and data.pairs.group is not None:

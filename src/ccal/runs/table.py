@@ -9,70 +9,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from html import escape
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import stdev
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from ccal.columns import align
-from ccal.evaluation import ClassReport, Direction, Report, Ties
+from ccal.evaluation import ClassReport, Direction, Report
 from ccal.evaluation.protocol import TIES_MEAN
-from ccal.evaluation.significance import half_interval, query_intervals
 from ccal.numbering import Integers
 from ccal.runs.paired_tests import DRAWS, LEVEL, PairedTest, paired_tests, tests_as_cells
+from ccal.runs.rows import ENOUGH_SEEDS, Row, make_row, mean_over_seeds
 
-_ENOUGH_SEEDS = 3  # for a standard deviation, or an interval by Student's t
 _WORDS = {"method", "direction", "better than", "measure", "against"}
 """Columns of text, which are flush left."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One method in one direction: means over seeds.
-
-    Attributes:
-        half: half the 95% interval of the MRR.
-        interval: its kind: "seeds" (training again), if there are three or more that differ, else
-            "bootstrap" (other test queries).
-        queries: half the 95% interval over queries. Seeds share their test queries, so the interval
-            over seeds can be small where this one is large.
-        ap: AP@k in % with one query a class, in the direction in which the classes are queries.
-        ap_half: half its 95% interval over seeds, of three or more.
-        k: of AP@k.
-        better_than: methods of clearly lower MRR in this direction, by the paired test.
-        low: lower end of the 95% bootstrap interval of the MRR over queries, whose scores are means
-            over seeds.
-        high: its upper end.
-        mrr_by_seed: the MRR of each seed.
-        ap_by_seed: the AP@k of each seed.
-        ties: how equal scores count.
-        query_count: number of queries.
-        candidates: number of candidates of each query.
-    """
-
-    method: str
-    direction: str
-    seeds: int
-    mrr: float
-    half: float
-    interval: str
-    queries: float
-    r1: float
-    r5: float
-    r10: float
-    mr: float
-    ap: float | None
-    ap_half: float | None
-    k: int | None
-    better_than: tuple[str, ...]
-    low: float
-    high: float
-    mrr_by_seed: tuple[float, ...]
-    ap_by_seed: tuple[float, ...]
-    ties: Ties
-    query_count: int
-    candidates: int
 
 
 @dataclass(frozen=True)
@@ -115,16 +63,18 @@ class Comparison:
         ties = {method: {seed.ties for seed in seeds} for method, seeds in reports.items()}
         for way, name in enumerate(names):
             scores = {
-                method: _mean([100 / _way(seed, way).ranks.double() for seed in seeds])
+                method: mean_over_seeds([100 / _way(seed, way).ranks.double() for seed in seeds])
                 for method, seeds in reports.items()
             }
             tests += paired_tests("MRR", name, scores, units and units[way], ties)
         if classes:
             k = next(iter(classes.values()))[0].k
-            precisions = {m: _mean([c.precision for c in seeds]) for m, seeds in classes.items()}
+            precisions = {
+                m: mean_over_seeds([c.precision for c in seeds]) for m, seeds in classes.items()
+            }
             tests += paired_tests(f"AP@{k}", names[1], precisions, None, {})
         rows = [
-            _row(
+            make_row(
                 method,
                 [_way(seed, way) for seed in seeds],
                 tests,
@@ -156,7 +106,7 @@ class Comparison:
         for row in self.rows:
             lists = {
                 name: " ".join(map(str, getattr(row, name)))
-                for name in ("better_than", "mrr_by_seed", "ap_by_seed")
+                for name in ("better_than", "ap_better_than", "mrr_by_seed", "ap_by_seed")
             }
             plain.append({**asdict(row), **lists, **self.about})
         text = io.StringIO(newline="")
@@ -166,45 +116,46 @@ class Comparison:
         return text.getvalue()
 
     def __str__(self) -> str:
-        table, *others = (_aligned(cells) for cells in self._tables()[:2])
-        notes = "\n".join(self._notes())
-        return "\n\n".join([f"{table}\n{notes}", *(f"{_DIFFERENCES}:\n{text}" for text in others)])
+        parts = []
+        for shown in self._tables():
+            if shown.title != _ALL_TESTS:
+                title = [f"{shown.title}:"] if shown.title else []
+                parts.append("\n".join([*title, _aligned(shown.cells), *shown.notes]))
+        return "\n\n".join(parts)
 
     def to_markdown(self) -> str:
-        """The table and the tests in Markdown."""
+        """The tables and the tests in Markdown."""
         parts = []
-        for cells in self._tables():
-            lines = ([cell.replace("|", "\\|") for cell in line] for line in cells)
+        for shown in self._tables():
+            lines = ([cell.replace("|", "\\|") for cell in line] for line in shown.cells)
             head, *rows = (f"| {' | '.join(line)} |" for line in lines)
-            parts.append("\n".join([head, "| --- " * len(cells[0]) + "|", *rows]))
-        titles = [f"{_DIFFERENCES}:", f"{_ALL_TESTS}:"]
-        parts[1:] = [f"{t}\n\n{part}" for t, part in zip(titles, parts[1:], strict=False)]
-        return "\n\n".join([parts[0], "\n".join(self._notes()), *parts[1:]]) + "\n"
+            table = "\n".join([head, "| --- " * len(shown.cells[0]) + "|", *rows])
+            title = f"{shown.title}:" if shown.title else ""
+            parts += [part for part in (title, table, "\n".join(shown.notes)) if part]
+        return "\n\n".join(parts) + "\n"
 
     def to_html(self) -> str:
-        """The table and the tests as HTML tables, without a page around them.
+        """The tables and the tests as HTML tables, without a page around them.
 
-        The highest MRR of each direction is bold; cells of text have the class "words".
+        The highest MRR of each direction and the highest AP@k are bold; cells of text have the
+        class "words".
         """
-        tables = [
-            [[escape(cell.replace(" -> ", " → ")) for cell in line] for line in cells]
-            for cells in self._tables()
-        ]
-        for row, line in zip(self.rows, tables[0][1:], strict=True):
-            if row.mrr == max(other.mrr for other in self.rows if other.direction == row.direction):
-                line[2] = f"<strong>{line[2]}</strong>"
-        notes = [*self._notes(), "Bold: the highest MRR of its direction."]
-        captions = notes, [f"{_DIFFERENCES}."], [f"{_ALL_TESTS}."]
         parts = []
-        for (head, *body), caption in zip(tables, captions, strict=False):
+        for shown in self._tables():
+            lines = [[escape(c.replace(" -> ", " → ")) for c in line] for line in shown.cells]
+            for row, column in shown.best:
+                lines[row][column] = f"<strong>{lines[row][column]}</strong>"
+            head, *body = lines
             kinds = [' class="words"' if name in _WORDS else "" for name in head]
             columns = [f'<th scope="col"{k}>{c}</th>' for k, c in zip(kinds, head, strict=True)]
-            lines = [
+            cells = [
                 [f'<th scope="row"{kinds[0]}>{first}</th>']
                 + [f"<td{k}>{c}</td>" for k, c in zip(kinds[1:], rest, strict=True)]
                 for first, *rest in body
             ]
-            rows = "\n".join(f"<tr>{''.join(line)}</tr>" for line in lines)
+            rows = "\n".join(f"<tr>{''.join(line)}</tr>" for line in cells)
+            caption = [f"{shown.title}."] if shown.title else []
+            caption += [*shown.notes, *(["Bold: the highest."] if shown.best else [])]
             said = "\n".join(f"<span>{escape(n.replace(' -> ', ' → '))}</span>" for n in caption)
             parts.append(
                 f"<table>\n<caption>{said}</caption>\n"
@@ -212,39 +163,79 @@ class Comparison:
             )
         return "\n".join(parts)
 
-    def _tables(self) -> list[list[list[str]]]:
-        """The methods; if any were tested, their differences to the best, and all tests."""
+    def _tables(self) -> list[_Shown]:
+        """Methods; classes, with labels; and differences to the best and all tests, if any."""
+        tables = [self._methods()]
+        if any(row.ap is not None for row in self.rows):
+            tables.append(self._classes())
         if not self.tests:
-            return [self._cells()]
-        mrr = [test for test in self.tests if test.measure == "MRR"]
+            return tables
         to_best: list[PairedTest] = []
-        for name in dict.fromkeys(test.direction for test in mrr):
-            own = [test for test in mrr if test.direction == name]
+        for measure, direction in dict.fromkeys((t.measure, t.direction) for t in self.tests):
+            own = [t for t in self.tests if (t.measure, t.direction) == (measure, direction)]
             tested = {method for test in own for method in (test.one, test.other)}
-            rows = [row for row in self.rows if row.direction == name and row.method in tested]
-            best = max(rows, key=lambda row: row.mrr).method
+            rows = [row for row in self.rows if row.direction == direction and row.method in tested]
+            best = max(rows, key=lambda row: row.mrr if measure == "MRR" else row.ap or 0.0).method
             to_best += [t for t in own if t.other == best]
             to_best += [t.seen_from(t.other) for t in own if t.one == best]
-        shown = [to_best] if len(to_best) == len(self.tests) else [to_best, self.tests]
-        return [self._cells(), *map(tests_as_cells, shown)]
+        classes = next((t.measure for t in self.tests if t.measure != "MRR"), None)
+        title = (
+            f"Difference in MRR{f' and {classes}' if classes else ''} to the best method, with its "
+            f"95% interval over test queries{' and classes' if classes else ''}"
+        )
+        tables.append(_Shown(title, tests_as_cells(to_best)))
+        if len(to_best) < len(self.tests):
+            tables.append(_Shown(_ALL_TESTS, tests_as_cells(self.tests)))
+        return tables
 
-    def _cells(self) -> list[list[str]]:
-        k = next((row.k for row in self.rows if row.k is not None), None)
-        several = max(row.seeds for row in self.rows) > 1
+    @property
+    def _several(self) -> bool:
+        return max(row.seeds for row in self.rows) > 1
+
+    def _methods(self) -> _Shown:
+        """MRR, R@k and MR of every method in both directions."""
+        several = self._several
         head = ["method", "direction", "MRR", "95% interval", *(["seeds"] if several else [])]
         head += ["R@1", "R@5", "R@10", "MR"]
-        if k is not None:
-            head += [f"AP@{k}", *(["its seeds"] if several else [])]
         cells = [[*head, *(["better than"] if self.tests else [])]]
-        for row in self.rows:
+        best = []
+        for number, row in enumerate(self.rows, start=1):
             line = [row.method, row.direction, f"{row.mrr:.1f}", f"[{row.low:.1f}, {row.high:.1f}]"]
             line += [_spread(row.mrr_by_seed)] if several else []
             line += [f"{value:.1f}" for value in (row.r1, row.r5, row.r10, row.mr)]
-            if k is not None:
-                line += ["-" if row.ap is None else f"{row.ap:.1f}"]
-                line += [_spread(row.ap_by_seed)] if several else []
             cells.append([*line, *([", ".join(row.better_than)] if self.tests else [])])
-        return cells
+            if row.mrr == max(o.mrr for o in self.rows if o.direction == row.direction):
+                best.append((number, 2))
+        return _Shown("", cells, self._notes(), best)
+
+    def _classes(self) -> _Shown:
+        """AP@k of every method, with one query a class."""
+        several, tested = self._several, any(t.measure != "MRR" for t in self.tests)
+        rows = [row for row in self.rows if row.ap is not None]
+        alone = any(row.ap_alone is not None for row in rows)
+        head = ["method", f"AP@{rows[0].k}", "95% interval", *(["seeds"] if several else [])]
+        head += [*(["each item by itself"] if alone else []), *(["better than"] if tested else [])]
+        cells, best = [head], []
+        for number, row in enumerate(rows, start=1):
+            line = [row.method, f"{row.ap:.1f}", f"[{row.ap_low:.1f}, {row.ap_high:.1f}]"]
+            line += [_spread(row.ap_by_seed)] if several else []
+            line += [f"{row.ap if row.ap_alone is None else row.ap_alone:.1f}"] if alone else []
+            cells.append([*line, *([", ".join(row.ap_better_than)] if tested else [])])
+            if row.ap == max(other.ap or 0.0 for other in rows):
+                best.append((number, 1))
+        notes = [
+            "AP@k in %: share of a class among the first k items for its query, which is the mean "
+            f"of its {rows[0].direction.split(' -> ')[0]} embeddings.",
+            "95% interval: over other test classes (bootstrap).",
+        ]
+        if alone:
+            notes.append("each item by itself: AP@k without averaging items over their neighbours.")
+        if tested:
+            notes.append(
+                f"better than: methods whose AP@k is lower by more than chance (p < {LEVEL:g}; "
+                "paired randomisation test over classes, Holm's correction)."
+            )
+        return _Shown("Classes that look for their items", cells, notes, best)
 
     def _notes(self) -> list[str]:
         counts = {r.direction: (r.query_count, r.candidates) for r in self.rows}
@@ -258,12 +249,10 @@ class Comparison:
         seeds = sorted({row.seeds for row in self.rows})
         if seeds[-1] > 1:
             notes[-1] += " All figures are means over seeds."
-            if any(1 < count < _ENOUGH_SEEDS for count in seeds):
+            if any(1 < count < ENOUGH_SEEDS for count in seeds):
                 notes.append("seeds: the lowest and highest of 2 seeds, too few for an interval.")
-            if seeds[-1] >= _ENOUGH_SEEDS:
+            if seeds[-1] >= ENOUGH_SEEDS:
                 notes.append(f"seeds, sd: standard deviation of {seeds[-1]} seeds.")
-        if any(row.ap is not None for row in self.rows):
-            notes.append("AP@k in %: share of a class among the first k items for its query.")
         if self.tests:
             notes.append(
                 f"better than: methods whose MRR is lower by more than chance (p < {LEVEL:g})."
@@ -280,7 +269,16 @@ class Comparison:
         return notes
 
 
-_DIFFERENCES = "Difference in MRR to the best method, with its 95% interval over test queries"
+@dataclass(frozen=True)
+class _Shown:
+    """A table with its header, below a title and above notes; `best` are cells (line, column)."""
+
+    title: str
+    cells: list[list[str]]
+    notes: Sequence[str] = ()
+    best: Sequence[tuple[int, int]] = ()
+
+
 _ALL_TESTS = "Paired tests of all pairs of methods"
 
 
@@ -297,59 +295,10 @@ def _spread(values: Sequence[float]) -> str:
     """
     if len(values) < 2:
         return ""
-    if len(values) < _ENOUGH_SEEDS:
+    if len(values) < ENOUGH_SEEDS:
         return f"{min(values):.1f}..{max(values):.1f}"
     return f"sd {stdev(values):.1f}"
 
 
 def _way(report: Report, way: int) -> Direction:
     return (report.x_to_y, report.y_to_x)[way]
-
-
-def _mean(values: Sequence[Tensor]) -> Tensor:
-    return torch.stack(list(values)).mean(0)
-
-
-def _row(
-    method: str,
-    seeds: Sequence[Direction],
-    tests: Sequence[PairedTest],
-    classes: Sequence[ClassReport],
-    units: Integers | None,
-    ties: Ties,
-) -> Row:
-    scores = [seed.measures.mrr for seed in seeds]
-    by_query = _mean([100 / seed.ranks.double() for seed in seeds])
-    low, high = (float(end) for (end,) in query_intervals(by_query[:, None], units))
-    queries = (high - low) / 2
-    # Seeds that agree to the last digit are no proof of certainty.
-    over_seeds = len(scores) >= _ENOUGH_SEEDS and len(set(scores)) > 1
-    measures = [seed.measures for seed in seeds]
-    aps = [seed.ap for seed in classes]
-    name = seeds[0].name
-    clear = [t for t in tests if (t.measure, t.direction) == ("MRR", name) and t.p_holm < LEVEL]
-    turned = [t.seen_from(method) for t in clear if method in (t.one, t.other)]
-    return Row(
-        method=method,
-        direction=name,
-        seeds=len(seeds),
-        mrr=fmean(scores),
-        half=half_interval(scores) if over_seeds else queries,
-        interval="seeds" if over_seeds else "bootstrap",
-        queries=queries,
-        r1=fmean(m.r1 for m in measures),
-        r5=fmean(m.r5 for m in measures),
-        r10=fmean(m.r10 for m in measures),
-        mr=fmean(m.mr for m in measures),
-        ap=fmean(aps) if aps else None,
-        ap_half=half_interval(aps) if len(aps) >= _ENOUGH_SEEDS else None,
-        k=classes[0].k if aps else None,
-        better_than=tuple(t.other for t in turned if t.difference > 0),
-        low=low,
-        high=high,
-        mrr_by_seed=tuple(scores),
-        ap_by_seed=tuple(aps),
-        ties=ties,
-        query_count=len(seeds[0].ranks),
-        candidates=seeds[0].candidates,
-    )

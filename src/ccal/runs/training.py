@@ -24,6 +24,7 @@ from ccal.training import Settings, distributed_from_environment
 from ccal.training import train as train_model
 from ccal.training.hardware import keep_freed_memory
 from ccal.training.parallel import from_rank_0
+from ccal.training.unseen_classes import check_unseen
 
 
 def train(
@@ -153,11 +154,25 @@ def read_pairs(source: Source, note: Note) -> Data:
 
 def check_classes(settings: Settings, source: Source) -> None:
     """Refuse to choose by classes if the pairs have none, before anything is read."""
-    if settings.select == "classes" and source.label is None and source.layout is None:
+    if source.label is not None or source.layout == "reed":
+        return
+    if settings.method == "zero-shot":
+        raise InputError(
+            "The method zero-shot needs the classes of the pairs, and a split that keeps them "
+            "whole: name the column of TABLE that has them with --label COLUMN --split-by label "
+            '(Source(label=, split_by="label")), or take a published data set with --layout reed.'
+        )
+    if settings.select == "classes":
         raise InputError(
             "--select classes needs the classes of the pairs: name the column of TABLE that has "
             "them with --label COLUMN, or Source(label=)."
         )
+
+
+def check_split(settings: Settings, data: Data) -> None:
+    """Refuse classes that training and validation share, if the method needs unseen ones."""
+    if settings.method == "zero-shot":
+        check_unseen(data.part("train"), data.part("valid"))
 
 
 def default_folder(source: Source, ending: str) -> Path:
@@ -178,6 +193,7 @@ def _begin(
     # Before the data are read, which may take long; ranks must all look before the first writes.
     from_rank_0(lambda: check_free(out))
     data = read_pairs(source, note)
+    check_split(settings, data)
 
     def create() -> Run:
         alone.enter_context(alone_in(out))
