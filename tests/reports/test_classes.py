@@ -114,7 +114,7 @@ def test_labels_that_do_not_fit_are_refused() -> None:
 def test_curves_of_a_run_that_chose_by_classes() -> None:
     records = [
         {"stage": "train", "epoch": e, "loss": 1.0, "score": s, "mrr_x_to_y": None}
-        for e, s in enumerate([20.0, 51.5, 49.0], start=1)
+        for e, s in enumerate([0.2, 0.515, 0.49], start=1)
     ]
     axes = training_curves(records).axes[1]
     assert axes.get_title("left") == "Validation AP@k of classes (%)"

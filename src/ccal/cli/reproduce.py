@@ -7,104 +7,157 @@ from typing import Annotated, Literal
 
 import typer
 
-from ccal.cli.console import note
-from ccal.progress import counting
+from ccal.cli.console import note, training
+from ccal.cli.options import parse_set
+from ccal.errors import InputError
 
 
 def command(
-    experiment: Annotated[
-        str,
+    table: Annotated[
+        str | None,
         typer.Argument(
-            metavar="EXPERIMENT",
-            help="`nottingham` (the paper's Table 4) or `nottingham-10pct` (Table 5: the first 47 "
-            "training tunes).",
+            metavar="TABLE",
+            show_default=False,
+            help="iapr-tc12 (the paper's Table 2), flickr30k (3), nottingham (4), nottingham-10pct "
+            "(5), cub or flowers (6), or flickr8k (ours). Left out: a list of them.",
         ),
-    ],
-    tunes: Annotated[
-        Path,
-        typer.Argument(
-            metavar="TUNES",
-            help="The Nottingham tunes: ABC or MIDI files in a folder, or a store that "
-            "`ccal data build` made of them.",
-        ),
-    ],
-    out: Annotated[
-        Path,
-        typer.Option("--out", "-o", metavar="FOLDER", help="Where runs, table and plot are kept."),
-    ],
-    methods: Annotated[
-        str, typer.Option(metavar="LIST", help="Methods, with commas between them.")
-    ] = "ccal,dcca,learned",
-    epochs: Annotated[int, typer.Option(min=1, help="At most so many for each method.")] = 12,
-    batch_size: Annotated[int, typer.Option(min=2, help="Pairs a step; the paper has 1000.")] = 250,
-    epoch_pairs: Annotated[
-        int | None, typer.Option(min=2, show_default="all", help="Training pairs an epoch visits.")
     ] = None,
-    stride: Annotated[
-        int, typer.Option(min=1, help="Of the first convolutions; 1 in the paper, 2 is quicker.")
+    data: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="DATA",
+            show_default=False,
+            help="The folder of the data set as published, or with pairs.jsonl and "
+            "image_features.npy; for Nottingham the tunes, or a store of `ccal data build`.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FOLDER",
+            show_default="runs/TABLE",
+            help="Where runs, table and figures are kept.",
+        ),
+    ] = None,
+    budget: Annotated[
+        Literal["paper", "medium", "small"],
+        typer.Option(
+            help="`paper`: its own settings. `small` and `medium` scale epochs, stride, batch and "
+            "pairs for two cores: minutes or an hour a network."
+        ),
+    ] = "paper",
+    repeats: Annotated[
+        int, typer.Option(min=1, help="Trainings of each method with other seeds; the paper: 10.")
     ] = 1,
-    small: Annotated[
-        Literal["tunes", "pairs"],
-        typer.Option(help="The small set: the paper's number of tunes (47), or of pairs (27,000)."),
-    ] = "tunes",
-    margin: Annotated[
-        float, typer.Option(min=0, help="Of the ranking loss; 0.7 in the paper.")
-    ] = 0.7,
-    momentum: Annotated[
-        float,
-        typer.Option(min=0, max=1, help="Weight of a batch in CCA's covariances; 1 in the paper."),
-    ] = 1.0,
-    weight_decay: Annotated[
-        float, typer.Option(min=0, help="As torch counts it; 2e-4 in the paper.")
-    ] = 2e-4,
-    seed: Annotated[int, typer.Option(min=0, help="Of weights and shuffling.")] = 0,
+    grid: Annotated[
+        bool,
+        typer.Option(
+            "--grid",
+            help="Choose margin and learning rate of each method on the validation pairs, and show "
+            "the grid.",
+        ),
+    ] = False,
+    variant: Annotated[
+        Literal["paper", "released"],
+        typer.Option(
+            help="Losses as the paper prints them (sums, x -> y), or as its released code computes "
+            "them (means; learned projections in both directions)."
+        ),
+    ] = "paper",
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST",
+            show_default="all",
+            help="Rows, with commas between them: linear, dcca, learned, ccal, ours; for cub and "
+            "flowers linear, cnn-ccal, crnn-ccal, ..., ours.",
+        ),
+    ] = None,
+    pairs: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            metavar="N",
+            show_default="the first 47 tunes in Table 5, all in Table 4",
+            help="Nottingham: train on the first tunes that have N pairs; 27000 is the paper's "
+            "number in Table 5.",
+        ),
+    ] = None,
+    features: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.npy",
+            help="Image features in the order of the data set, in place of the image files.",
+        ),
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, show_default="one a core", help="Trainings side by side.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any setting of the trained methods, as `--set margin=1`; the table names it.",
+        ),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the table only.")] = False,
 ) -> None:
-    """Train the paper's networks on sheet music and sound, and print its table with ours.
+    """Train the methods of a table of the paper, and print it with ours beside the published rows.
 
-    The data are not part of the package. Sizes differ from the paper's (docs/results/nottingham.md
-    says why), and two cores need an hour where it trained for days: what was done is written beside
-    the figures. Stopped runs go on when the same command is given again.
+    Without arguments it lists the tables: what each needs, how large it is, how long it takes. The
+    settings are the paper's own unless you change them, and the first line of every table says
+    which differ. Linear CCA and ccal's default are rows of every table. Stopped runs go on when the
+    same command is given again. Writes table.txt, table.md, table.json, table.html, correlation.svg
+    and curves.svg.
 
-    Example:
+    Examples:
 
-    `ccal reproduce nottingham-10pct nottingham/ -o runs/nottingham --epochs 10`
+    `ccal reproduce`
+
+    `ccal reproduce nottingham-10pct nottingham/ --budget small --repeats 3`
+
+    `ccal reproduce flickr30k flickr30k/ --repeats 10 --grid`
+
+    `ccal reproduce cub cvpr2016_cub/ --methods linear,cnn-ccal,cnn-dcca,ours`
     """
-    from ccal.experiments.nottingham import Budget, check_names, comparison, reproduce
-    from ccal.music import SheetAudioStore, build_store, read_tunes
-    from ccal.music.store import MANIFEST
-    from ccal.training.hardware import keep_freed_memory
+    from ccal.experiments.paper_tables import Plan, table_of
+    from ccal.experiments.reproduction import default_folder, list_tables, reproduce
 
-    wanted = [name.strip() for name in methods.split(",") if name.strip()]
-    check_names(experiment, wanted)
-    keep_freed_memory()
-    if (tunes / MANIFEST).is_file():
-        store = SheetAudioStore(tunes)
-    else:
-        progress = counting("rendering tunes")
-        store = build_store(read_tunes(tunes), out / "store", progress=progress)
-    budget = Budget(
-        max_epochs=epochs,
-        batch_size=batch_size,
-        epoch_pairs=epoch_pairs,
-        stride=stride,
-        small=small,
-        margin=margin,
-        momentum=momentum,
-        weight_decay=weight_decay,
-    )
-    found = reproduce(
-        store,
-        experiment,
-        out,
-        budget,
-        methods=wanted,
-        seed=seed,
-        started=lambda name: note(f"{experiment}, {name}:"),
-    )
-    print(comparison(experiment, found))
-    any_run = next(iter(found.values()))
-    note(
-        f"{any_run['training pairs']:,} training pairs of {any_run['training tunes']} tunes, "
-        f"{any_run['candidates']:,} candidates. Wrote {out}/comparison.md, comparison.json and, "
-        "with matplotlib (pip install 'ccal[plots]'), correlation.svg."
-    )
+    if table is None:
+        print(list_tables())
+        return
+    paper = table_of(table)
+    if data is None:
+        from ccal.experiments.paper_data import expected_files
+
+        raise InputError(
+            f"{table} needs DATA, the folder of the data set.\n{expected_files(paper)}"
+        )
+    plan = Plan(budget, variant, parse_set(set_ or ()), pairs)
+    if pairs is not None and paper.kind != "sheet-audio":
+        raise InputError("--pairs is for nottingham and nottingham-10pct.")
+    folder = out or default_folder(paper, plan)
+    rows = None if methods is None else [m.strip() for m in methods.split(",") if m.strip()]
+    with training(go_on="give the same command again to go on."):
+        found = reproduce(
+            table,
+            data,
+            folder,
+            plan,
+            rows=rows,
+            repeats=repeats,
+            grid=grid,
+            jobs=jobs,
+            features=features,
+            progress=not quiet,
+            note=(lambda text: None) if quiet else note,
+        )
+    print(found)
+    if not quiet:
+        page = folder / "table.html"
+        # Without matplotlib there is none.
+        look = f" Look at {page}" if page.is_file() else ""
+        note(f"Wrote {folder}/table.txt, table.md and table.json.{look}")

@@ -27,11 +27,11 @@ from ccal.music import (
 )
 from ccal.training.settings import Settings
 
-_STRIDE = 2
 _PIANO, _VIOLIN, _FLUTE, _GUITAR = 0, 40, 73, 25
 
 SETTINGS = Settings.preset(
     "nottingham",
+    stride=2,
     direction="both",
     select="both",
     learning_rate=2e-3,
@@ -92,7 +92,5 @@ def train_folk_tunes(
         JoinedPairs([SheetAudioPairs(store, split.valid, centred=True) for store, split in both]),
         1000,
     )
-    model, _ = train_sheet_audio(
-        settings, seen, held, stride=_STRIDE, folder=folder, progress=progress
-    )
+    model, _ = train_sheet_audio(settings, seen, held, folder=folder, progress=progress)
     return model

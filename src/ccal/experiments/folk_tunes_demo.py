@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 _TUNES, _VALID, _TEST = 90, 8, 20
-_EPOCHS, _EPOCH_PAIRS, _STRIDE = 4, 2_000, 2
+_EPOCHS, _EPOCH_PAIRS = 4, 2_000
 _METHODS = {"CCA layer": "ccal", "learned projections": "learned"}
 _PRETRAINED = "folk-tunes (pretrained)"
 _SECONDS, _HITS = 8.0, 3
@@ -85,7 +85,7 @@ def main(
     sizes = {"epoch_pairs": _EPOCH_PAIRS, "refit_pairs": 1000, "max_epochs": _EPOCHS}
     settings = SETTINGS.changed(averaging=0.0, refinements=3, **sizes)
     trained = {
-        name: train_sheet_audio(settings.changed(method=method), seen, held, stride=_STRIDE)
+        name: train_sheet_audio(settings.changed(method=method), seen, held)
         for name, method in _METHODS.items()
     }
     models = {name: model for name, (model, _) in trained.items()}

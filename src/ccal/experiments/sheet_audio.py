@@ -17,10 +17,8 @@ from ccal.training.settings import Settings
 _HEIGHTS = {"sheet": 40, "audio": 136}
 
 
-def sheet_audio_model(settings: Settings, *, stride: int = 1) -> DualEncoder:
+def sheet_audio_model(settings: Settings) -> DualEncoder:
     """Two VGG towers (the paper's Table 7) with the projection of the method, not yet trained.
-
-    `stride=2` makes the towers about four times as fast; the paper has 1.
 
     >>> sheet_audio_model(Settings.preset("nottingham")).modalities
     ('sheet', 'audio')
@@ -28,7 +26,7 @@ def sheet_audio_model(settings: Settings, *, stride: int = 1) -> DualEncoder:
     torch.manual_seed(settings.seed)
     options = projection_options(settings)
     for name, height in _HEIGHTS.items():
-        options[name] = VGG(height, out_features=options["dim"], stride=stride)
+        options[name] = VGG(height, out_features=options["dim"], stride=settings.stride)
     return DualEncoder(**options)
 
 
@@ -37,7 +35,6 @@ def train_sheet_audio(
     seen: Features,
     held: Features,
     *,
-    stride: int = 1,
     folder: Path | None = None,
     progress: bool = True,
 ) -> tuple[DualEncoder, History]:
@@ -45,7 +42,7 @@ def train_sheet_audio(
 
     An interrupted training with a `folder` goes on from its last checkpoint.
     """
-    model = sheet_audio_model(settings, stride=stride)
+    model = sheet_audio_model(settings)
     history = fit(
         model,
         make_objective(settings),
@@ -54,7 +51,7 @@ def train_sheet_audio(
         settings,
         folder=folder,
         resume=folder is not None,
-        select="both",
+        select=settings.select,  # type: ignore[arg-type]
         progress=progress,
     )
     return model, history

@@ -25,8 +25,10 @@ _Floats = NDArray[np.float64]
 _Stages = Mapping[str, Mapping[str, _Floats]]
 
 _MRR = ("mrr_x_to_y", "mrr_y_to_x")
-"""Validation MRR of both directions: a share from 0 to 1 in the records, in % in the plot."""
-_FIELDS = ("epoch", "loss", "learning_rate", "score", *_MRR)
+"""Validation MRR of both directions."""
+_SHARES = ("score", *_MRR)
+"""Fields that are shares from 0 to 1 in the records, and in % in the plot."""
+_FIELDS = ("epoch", "loss", "learning_rate", *_SHARES)
 
 
 def training_curves(
@@ -37,12 +39,12 @@ def training_curves(
 ) -> Figure:
     """Loss with the drops of the learning rate, and validation MRR with the best epoch.
 
-    A run that chose by classes has their AP@50 (`score`, in %) in place of the MRR.
+    A run that chose by classes has their AP@50 (`score`) in place of the MRR.
 
     `records` are the lines of metrics.jsonl, one an epoch: `stage`, `epoch`, `loss`,
-    `learning_rate`, `mrr_x_to_y` and `mrr_y_to_x` (shares from 0 to 1). A value that is missing,
-    None or not finite leaves a gap. Of two lines of one epoch, as after a resumed run, the last
-    counts; lines without an epoch are left out. Stages share the axis, each from its own first
+    `learning_rate`, `mrr_x_to_y`, `mrr_y_to_x` and `score` (shares from 0 to 1). A value that is
+    missing, None or not finite leaves a gap. Of two lines of one epoch, as after a resumed run, the
+    last counts; lines without an epoch are left out. Stages share the axis, each from its own first
     epoch. `width` is in inches; below 6 the panels stand one above the other.
 
     >>> figure = training_curves([{"stage": "train", "epoch": 1, "loss": 2.0, "mrr_x_to_y": 0.4}])
@@ -74,8 +76,36 @@ def training_curves(
     return figure
 
 
+def validation_curves(
+    runs_by_method: Mapping[str, Sequence[Sequence[Record]]], *, width: float = WIDE
+) -> Figure:
+    """Validation score by epoch, one colour a method and one line a seed.
+
+    The score is AP@50 where classes choose, else the mean MRR of both directions, in %.
+
+    >>> record = {"epoch": 1, "mrr_x_to_y": 0.4, "mrr_y_to_x": 0.2}
+    >>> validation_curves({"CCAL": [[record]]}).axes[0].lines[0].get_ydata()
+    array([30.])
+    """
+    handles, labels = [], []
+    with style.chart(width, 3.4, "Validation score (%)", x="epoch") as (figure, axes):
+        for index, (method, runs) in enumerate(runs_by_method.items()):
+            colour, _ = look(index)
+            for records in runs:
+                stages = by_stage(records)
+                stage = next(iter(stages.values()))
+                scores = np.nanmean([stage[name] for name in _scores(stages)], axis=0)
+                lines = _line(axes, stage["epoch"], scores, color=colour, linewidth=1.4)
+            handles.append(lines)
+            labels.append(plain(method, 30))
+        style.whole_ticks(axes)
+        place = "outside right upper" if width >= 6 else "outside lower left"
+        label_legend(figure, handles, labels, loc=place)
+    return figure
+
+
 def by_stage(records: Sequence[Record]) -> dict[str, dict[str, _Floats]]:
-    """The fields of each stage as columns, in the order of the epochs: MRR in %, NaN for a gap.
+    """The fields of each stage as columns, in the order of the epochs: shares in %, NaN for a gap.
 
     Of two records of one epoch, as after a resumed run, the last counts; a record without an epoch
     is left out.
@@ -99,7 +129,7 @@ def by_stage(records: Sequence[Record]) -> dict[str, dict[str, _Floats]]:
 
 def _column(records: Sequence[Record], name: str) -> _Floats:
     values = np.array([_number(record.get(name), name) for record in records])
-    if name not in _MRR:
+    if name not in _SHARES:
         return values
     wrong = values[(values < 0) | (values > 1)]
     if len(wrong):

@@ -19,7 +19,7 @@ from ccal.evaluation.measures import LABELS, MEANINGS
 from ccal.evaluation.protocol import TIES_MEAN
 from ccal.files import write_atomically
 from ccal.optional import require
-from ccal.reports.curves import Record, best_epoch, by_stage, training_curves
+from ccal.reports.curves import Record, best_epoch, by_stage, training_curves, validation_curves
 from ccal.reports.examples import Example
 from ccal.reports.inline import colour_variables, data_uri, inline_svg
 from ccal.reports.plots import (
@@ -44,6 +44,7 @@ _ALTERNATIVES = {
     "correlation": "Line plot of the canonical correlations by dimension; means in the table.",
     "ranks": "Line plot of the share of queries whose counterpart is among the first k, by k; "
     "R@1, R@5 and R@10 are in the summary.",
+    "curves": "Line plot of the validation score of each method by epoch.",
     "confusion": "Matrix of classes and what their items are taken for; the table has the worst.",
     "comparison": "Dot plot of the MRR of each method in both directions; the table has the same.",
 }
@@ -53,6 +54,7 @@ _CAPTIONS = {
     "most there can be. Solid on training pairs, dashed on held-out pairs; dotted is what CCA "
     "finds in independent noise of the same size.",
     "ranks": "The further up and left, the better. Numbers at the markers are R@1, R@5 and R@10.",
+    "curves": "One line a seed: AP@50 where classes choose, else the mean MRR of both directions.",
     "confusion": "Each row is a class and shows which class's queries its items are nearest to: "
     "blue is right, orange wrong, and the fuller the colour, the larger the share.",
     "comparison": "Large marker: mean over seeds; small dots below: the seeds; whisker: 95% "
@@ -138,6 +140,43 @@ def write_comparison(
         plots=_inline_plots(partial(_draw, None, (), structures, reports_by_method, None)),
     )
     return _write(path, page)
+
+
+def write_reproduction(
+    folder: str | os.PathLike[str],
+    *,
+    title: str,
+    differs: str,
+    tables: Sequence[tuple[str, Sequence[Sequence[str]], str]],
+    curves: Mapping[str, Sequence[Sequence[Record]]],
+    structures: Mapping[str, CorrelationStructure],
+    examples: Sequence[Example] = (),
+) -> list[Path]:
+    """Write a table of the paper to `folder`: table.html, correlation.svg and curves.svg.
+
+    `differs` says first how settings and data differ from the paper's. `tables` have a title,
+    cells below their head, and a caption. `curves` are the records of each seed by method.
+    """
+
+    def draw(width: float) -> dict[str, Figure]:
+        figures = {"correlation": correlation_plot(structures, width=width)}
+        if curves:
+            figures["curves"] = validation_curves(curves, width=width)
+        return figures
+
+    page = _page(
+        "reproduction.html",
+        title=title,
+        warnings=[differs],
+        tables=tables,
+        structures=structures,
+        examples=_by_direction(examples),
+        plots=_inline_plots(draw),
+    )
+    paths = [_write(Path(folder) / "table.html", page)]
+    for name, figure in draw(WIDE).items():
+        paths.append(_write(Path(folder) / f"{name}.svg", render(figure, "svg")))
+    return paths
 
 
 def save_plots(

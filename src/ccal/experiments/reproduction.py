@@ -1,0 +1,235 @@
+"""`reproduce`: a table of the paper, trained here, with ours beside the published rows.
+
+Rows and seeds are cells (`cells.py`) that several processes train side by side. `--grid` first
+tries margins and learning rates, the same for every method, and the validation pairs choose.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ccal.bounds import Options, Whole, check
+from ccal.errors import InputError
+from ccal.experiments.cells import Cell, Task, kept_result, run_cell
+from ccal.experiments.paper_data import prepare
+from ccal.experiments.paper_tables import GRID, TABLES, PaperTable, Plan, table_of
+from ccal.experiments.reproduction_report import Reproduction
+from ccal.files import alone_in
+from ccal.progress import StatusLine, about, clock_time, counting
+from ccal.training.hardware import keep_freed_memory
+
+Note = Callable[[str], None]
+
+
+def reproduce(
+    table: str,
+    data: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    plan: Plan | None = None,
+    *,
+    rows: Sequence[str] | None = None,
+    repeats: int = 1,
+    grid: bool = False,
+    jobs: int | None = None,
+    features: str | os.PathLike[str] | None = None,
+    progress: bool = True,
+    note: Note = lambda text: None,
+) -> Reproduction:
+    """Repeat a table of the paper; what `ccal reproduce` does.
+
+    Args:
+        table: a name in `TABLES`.
+        data: the folder of the data set.
+        out: the folder for the runs and the table. The same call goes on after a stop, and later
+            calls with more rows or repeats add to it.
+        plan: budget, variant and changed settings; the paper's own by default.
+        rows: of `table.rows`; all by default.
+        repeats: trainings of each row with the seeds 0, 1, ...; the paper has 10.
+        grid: choose margin and learning rate of each method on the validation pairs.
+        jobs: trainings side by side; as many as there are cores by default, or fewer cells.
+        features: an array (n, d) in place of the image files of a published layout.
+        progress: show on standard error how training goes.
+        note: is given remarks for people.
+    """
+    paper, plan = table_of(table), plan or Plan()
+    wanted = list(paper.rows) if rows is None else list(dict.fromkeys(rows))
+    for row in wanted:
+        check("row", row, Options(*paper.rows))
+    if not wanted:
+        raise InputError(f"no row was named; there are {', '.join(paper.rows)}.")
+    check("repeats", repeats, Whole(at_least=1))
+    check("jobs", jobs, Whole(at_least=1), Options(None))
+    place = Path(out)
+    place.mkdir(parents=True, exist_ok=True)
+    with alone_in(place):
+        ready = prepare(paper, Path(data), place, progress=counting)
+        chosen_features = None if features is None else Path(features)
+        task = Task(paper.name, ready, plan, place, chosen_features)
+        for text in task.data.notes:
+            note(f"note: {text}")
+        chosen: dict[str, dict[str, float]] = {}
+        if grid:
+            chosen = _grid(task, [r for r in wanted if r not in ("linear", "ours")], jobs, progress)
+        seeds = {row: range(1 if row == "linear" else repeats) for row in wanted}
+        cells = [
+            Cell(row, seed, tuple(chosen.get(row, {}).items()))
+            for seed in range(repeats)
+            for row in wanted
+            if seed in seeds[row]
+        ]
+        _run(task, cells, jobs, progress)
+        found = _kept(task, chosen)
+        result = Reproduction(task, found, chosen)
+        result.write(place)
+    return result
+
+
+def list_tables() -> str:
+    """The tables in words: what each needs, how large it is, how long it takes."""
+    lines = []
+    for table in TABLES.values():
+        number = "ours" if table.number is None else f"Table {table.number}"
+        trained = len(table.rows) - 2
+        what = "classes" if table.kind == "zero-shot" else "pairs"
+        sizes = " / ".join(f"{n:,}" for n in table.sizes)
+        lines += [
+            f"{table.name}  ({number})  {table.title}",
+            f"    needs: {table.needs}",
+            f"    {sizes} training, validation and test {what}; {trained} networks, each "
+            f"{about(3600 * table.hours)} on two cores at the paper's settings",
+        ]
+    lines += [
+        "",
+        "`--budget small` takes minutes a network, `--budget medium` an hour or less; each table",
+        "says which settings differ from the paper's. `--repeats 10` is what the paper does.",
+    ]
+    return "\n".join(lines)
+
+
+def _grid(
+    task: Task, rows: Sequence[str], jobs: int | None, progress: bool
+) -> dict[str, dict[str, float]]:
+    """Margin and learning rate of each row that find the validation pairs best, by seed 0."""
+    trials = []
+    for row in rows:
+        # The trace norm has no margin.
+        tried = {n: v for n, v in GRID.items() if n != "margin" or not row.endswith("dcca")}
+        trials += [
+            Cell(row, 0, tuple(zip(tried, values, strict=True)), trial=True)
+            for values in product(*tried.values())
+        ]
+    _run(task, trials, jobs, progress)
+    chosen: dict[str, dict[str, float]] = {}
+    for row in rows:
+        own = [trial for trial in trials if trial.row == row]
+        results = [kept_result(task, trial) or {} for trial in own]
+        # A training that diverged has no score.
+        scores = [-1.0 if r.get("validation") is None else r["validation"] for r in results]
+        chosen[row] = dict(own[scores.index(max(scores))].chosen)
+    return chosen
+
+
+def _kept(task: Task, chosen: dict[str, dict[str, float]]) -> dict[str, list[dict[str, Any]]]:
+    """The finished cells of the folder by row, in the order of the table and of the seeds."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in task.paper.rows:
+        seed = 0
+        while True:
+            result = kept_result(task, Cell(row, seed, tuple(chosen.get(row, {}).items())))
+            if result is None:
+                break
+            found.setdefault(row, []).append(result)
+            seed += 1
+    return found
+
+
+def _run(task: Task, cells: Sequence[Cell], jobs: int | None, progress: bool) -> None:
+    """Train the cells that are not kept yet, several at a time."""
+    left = [cell for cell in cells if kept_result(task, cell) is None]
+    cores = os.cpu_count() or 1
+    count = min(jobs or cores, max(len(left), 1))
+    if count == 1:
+        keep_freed_memory()
+        for number, cell in enumerate(left, start=1):
+            line = StatusLine()
+            if progress:
+                line.write(f"{cell.name} ({number} of {len(left)})\n")
+            run_cell(task, cell, progress=progress)
+        return
+    # A process that trains with all cores slows its neighbour more than it gains itself.
+    pool = ProcessPoolExecutor(
+        count,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_begin_worker,
+        initargs=(max(1, cores // count), os.getpid()),
+    )
+    waiting = list(left)
+    running: dict[Future[dict[str, Any]], Cell] = {}
+    try:
+        line, begun, done = StatusLine(), time.monotonic(), 0
+        while waiting or running:
+            while waiting and len(running) < count:
+                cell = waiting.pop(0)
+                running[pool.submit(run_cell, task, cell, progress=False)] = cell
+            finished, _ = wait(running, timeout=2.0, return_when=FIRST_COMPLETED)
+            for future in finished:
+                running.pop(future)
+                future.result()
+                done += 1
+            if progress and running and line.due():
+                line.show(_status(task, list(running.values()), done, len(left), begun))
+        if progress:
+            line.erase()
+    except BaseException:
+        pool.shutdown(wait=True, cancel_futures=True)
+        raise
+    pool.shutdown()
+
+
+def _status(task: Task, running: Sequence[Cell], done: int, total: int, begun: float) -> str:
+    """What the processes do, from the last lines of their metrics."""
+    parts = []
+    for cell in running:
+        path = task.out / cell.name / "metrics.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        try:
+            last = json.loads(lines[-1]) if lines else {}
+        except ValueError:
+            last = {}
+        scores = [last.get(n) for n in ("mrr_x_to_y", "mrr_y_to_x")]
+        known = [s for s in scores if s is not None]
+        best = f", MRR {100 * sum(known) / len(known):.1f}" if known else ""
+        parts.append(f"{cell.name} epoch {last.get('epoch', 0)}{best}")
+    seconds = time.monotonic() - begun
+    left = f", about {clock_time(seconds / done * (total - done))} left" if done else ""
+    return f"{done} of {total} trainings done; {'; '.join(parts)}{left}"
+
+
+def _begin_worker(threads: int, parent: int) -> None:
+    """Use some of the cores, and stop training when the parent is gone."""
+    torch.set_num_threads(threads)
+    keep_freed_memory()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def default_folder(table: PaperTable, plan: Plan) -> Path:
+    """runs/TABLE, or runs/TABLE-BUDGET."""
+    return Path("runs", table.name if plan.budget == "paper" else f"{table.name}-{plan.budget}")
