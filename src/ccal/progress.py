@@ -139,8 +139,8 @@ def counting(
 def about(seconds: float) -> str:
     """An expected time in words, no more precise than a guess is.
 
-    >>> about(3), about(47), about(250), about(9000)
-    ('a few seconds', 'about 50 seconds', 'about 4 minutes', 'about 2.5 hours')
+    >>> about(3), about(47), about(250), about(9000), about(360_000)
+    ('a few seconds', 'about 50 seconds', 'about 4 minutes', 'about 2.5 hours', 'about 4 days')
     """
     if seconds < 10:
         return "a few seconds"
@@ -148,7 +148,9 @@ def about(seconds: float) -> str:
         return f"about {round(seconds, -1):.0f} seconds"
     if seconds < 95 * 60:
         return f"about {seconds / 60:.0f} minutes"
-    return f"about {seconds / 3600:.1f} hours"
+    if seconds < 36 * 3600:
+        return f"about {seconds / 3600:.2g} hours"
+    return f"about {seconds / 86400:.0f} days"
 
 
 class Steps:

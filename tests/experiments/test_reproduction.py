@@ -163,26 +163,22 @@ def test_an_image_text_table_comes_out_whole(photos: Path, tmp_path: Path) -> No
     assert "made with other settings or data (margin" in other.output
 
 
-def test_a_grid_chooses_on_the_validation_pairs_and_is_shown(
-    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from ccal.experiments import reproduction, reproduction_report
-
-    small = {"margin": (0.2, 1.0), "learning_rate": (1e-6, 1e-2)}
-    for module in (reproduction, reproduction_report):
-        monkeypatch.setattr(module, "GRID", small)
-    rows = ["ccal", "dcca"]
-    found = reproduce(
-        "flickr8k", photos, tmp_path, Plan(changes=QUICK), rows=rows, grid=True, jobs=1,
-        progress=False,
-    )  # fmt: skip
-    assert set(found.chosen["ccal"]) == {"margin", "learning_rate"}
-    assert set(found.chosen["dcca"]) == {"learning_rate"}
-    grid = found.grid()
-    assert [line[0] for line in grid] == ["method", "ccal", "ccal", "dcca"]
-    assert sum(cell.endswith("*") for line in grid for cell in line) == 2
-    assert found.found["ccal"][0]["settings"]["learning_rate"] in (1e-6, 1e-2)
-    assert "learning_rate" in found.first_line() or found.chosen["dcca"] == {"learning_rate": 1e-3}
+def test_a_grid_chooses_on_the_validation_pairs_and_is_shown(photos: Path, tmp_path: Path) -> None:
+    options = ["--methods", "ccal,dcca", "--margins", "0.2,1", "--rates", "1e-6,1e-2", "--jobs", 1]
+    result = invoke("flickr8k", photos, *options, "-o", tmp_path, *quick_options())
+    assert result.exit_code == 0, result.output
+    content = json.loads((tmp_path / "table.json").read_text())
+    chosen = content["chosen by grid"]
+    assert set(chosen["ccal"]) == {"margin", "learning_rate"}
+    assert set(chosen["dcca"]) == {"learning_rate"}
+    assert {chosen[row]["learning_rate"] for row in chosen} <= {1e-6, 1e-2}
+    shown = result.output.split("Grid.")[1].split("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in shown[1:]] == ["method", "ccal", "ccal", "dcca"]
+    assert sum(line.count("*") for line in shown[1:]) == 2
+    used = {run["row"]: run["settings"]["learning_rate"] for run in content["runs"]}
+    assert used == {row: chosen[row]["learning_rate"] for row in chosen}
+    wrong = invoke("flickr8k", photos, "--margins", "small", "-o", tmp_path)
+    assert "--margins takes numbers with commas" in " ".join(str(wrong.output).split())
 
 
 def test_a_zero_shot_table_has_both_networks(tmp_path: Path) -> None:

@@ -59,6 +59,20 @@ def command(
             "the grid.",
         ),
     ] = False,
+    margins: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST", show_default="0.2,0.5,0.7,1", help="Margins that the grid tries."
+        ),
+    ] = None,
+    rates: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST",
+            show_default="0.0005,0.001,0.002",
+            help="Learning rates that the grid tries.",
+        ),
+    ] = None,
     variant: Annotated[
         Literal["paper", "released"],
         typer.Option(
@@ -149,7 +163,7 @@ def command(
             plan,
             rows=rows,
             repeats=repeats,
-            grid=grid,
+            grid=_grid(grid, margins, rates),
             jobs=jobs,
             features=features,
             progress=not quiet,
@@ -161,3 +175,19 @@ def command(
         # Without matplotlib there is none.
         look = f" Look at {page}" if page.is_file() else ""
         note(f"Wrote {folder}/table.txt, table.md and table.json.{look}")
+
+
+def _grid(grid: bool, margins: str | None, rates: str | None) -> bool | dict[str, list[float]]:
+    """The values of the grid that were given; `--margins` and `--rates` ask for a grid."""
+    given = {"margin": ("--margins", margins), "learning_rate": ("--rates", rates)}
+    values = {n: _numbers(option, text) for n, (option, text) in given.items() if text is not None}
+    return values or grid
+
+
+def _numbers(option: str, text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise InputError(
+            f"{option} takes numbers with commas between them, as {option} 0.5,1; got {text!r}."
+        ) from error

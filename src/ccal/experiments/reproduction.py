@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from itertools import product
 from pathlib import Path
@@ -41,7 +41,7 @@ def reproduce(
     *,
     rows: Sequence[str] | None = None,
     repeats: int = 1,
-    grid: bool = False,
+    grid: bool | Mapping[str, Sequence[float]] = False,
     jobs: int | None = None,
     features: str | os.PathLike[str] | None = None,
     progress: bool = True,
@@ -57,7 +57,8 @@ def reproduce(
         plan: budget, variant and changed settings; the paper's own by default.
         rows: of `table.rows`; all by default.
         repeats: trainings of each row with the seeds 0, 1, ...; the paper has 10.
-        grid: choose margin and learning rate of each method on the validation pairs.
+        grid: choose margin and learning rate of each method on the validation pairs, among the
+            values of `GRID`; a mapping such as {"margin": (0.7, 1)} has values of its own.
         jobs: trainings side by side; as many as there are cores by default, or fewer cells.
         features: an array (n, d) in place of the image files of a published layout.
         progress: show on standard error how training goes.
@@ -80,8 +81,10 @@ def reproduce(
         for text in task.data.notes:
             note(f"note: {text}")
         chosen: dict[str, dict[str, float]] = {}
-        if grid:
-            chosen = _grid(task, [r for r in wanted if r not in ("linear", "ours")], jobs, progress)
+        values = _values(grid)
+        if values:
+            trained = [row for row in wanted if row not in ("linear", "ours")]
+            chosen = _grid(task, trained, values, jobs, progress)
         seeds = {row: range(1 if row == "linear" else repeats) for row in wanted}
         cells = [
             Cell(row, seed, tuple(chosen.get(row, {}).items()))
@@ -91,7 +94,7 @@ def reproduce(
         ]
         _run(task, cells, jobs, progress)
         found = _kept(task, chosen)
-        result = Reproduction(task, found, chosen)
+        result = Reproduction(task, found, chosen, values)
         result.write(place)
     return result
 
@@ -118,17 +121,33 @@ def list_tables() -> str:
     return "\n".join(lines)
 
 
+def _values(grid: bool | Mapping[str, Sequence[float]]) -> dict[str, tuple[float, ...]]:
+    """The values that a grid tries, by setting; none without a grid."""
+    if isinstance(grid, bool):
+        return dict(GRID) if grid else {}
+    for name, values in grid.items():
+        check("grid", name, Options(*GRID))
+        if not values:
+            raise InputError(f"The grid has no values of {name}.")
+    own = {name: tuple(map(float, dict.fromkeys(grid[name]))) for name in GRID if name in grid}
+    return {**GRID, **own}
+
+
 def _grid(
-    task: Task, rows: Sequence[str], jobs: int | None, progress: bool
+    task: Task,
+    rows: Sequence[str],
+    values: Mapping[str, tuple[float, ...]],
+    jobs: int | None,
+    progress: bool,
 ) -> dict[str, dict[str, float]]:
     """Margin and learning rate of each row that find the validation pairs best, by seed 0."""
     trials = []
     for row in rows:
         # The trace norm has no margin.
-        tried = {n: v for n, v in GRID.items() if n != "margin" or not row.endswith("dcca")}
+        tried = {n: v for n, v in values.items() if n != "margin" or not row.endswith("dcca")}
         trials += [
-            Cell(row, 0, tuple(zip(tried, values, strict=True)), trial=True)
-            for values in product(*tried.values())
+            Cell(row, 0, tuple(zip(tried, point, strict=True)), trial=True)
+            for point in product(*tried.values())
         ]
     _run(task, trials, jobs, progress)
     chosen: dict[str, dict[str, float]] = {}

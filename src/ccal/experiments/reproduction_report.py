@@ -20,7 +20,7 @@ from ccal.data import Pairs
 from ccal.encoders import VGG
 from ccal.evaluation import CorrelationStructure
 from ccal.experiments.cells import Task, structure_of
-from ccal.experiments.paper_tables import GRID, MEASURES, PaperTable
+from ccal.experiments.paper_tables import MEASURES, PaperTable
 from ccal.files import write_atomically
 from ccal.model import load
 from ccal.music import SheetAudioPairs, ThinnedPairs
@@ -40,12 +40,13 @@ _MISSING = "-"
 class Reproduction:
     """Results by row, one a seed, beside the published rows; print it for a table.
 
-    `chosen` are margin and learning rate of each row if a grid chose them.
+    `chosen` are margin and learning rate of each row if a grid chose them among `grid_values`.
     """
 
     task: Task
     found: Mapping[str, Sequence[Mapping[str, Any]]]
     chosen: Mapping[str, Mapping[str, float]]
+    grid_values: Mapping[str, Sequence[float]]
 
     @property
     def paper(self) -> PaperTable:
@@ -132,11 +133,12 @@ class Reproduction:
 
     def grid(self) -> list[list[str]]:
         """Validation scores of the grid below a head, with a star at what was chosen."""
-        cells = [["method", "margin", *(f"rate {rate:g}" for rate in GRID["learning_rate"])]]
+        rates = self.grid_values["learning_rate"]
+        cells = [["method", "margin", *(f"rate {rate:g}" for rate in rates)]]
         for row, chosen in self.chosen.items():
-            for margin in GRID["margin"] if "margin" in chosen else (None,):
+            for margin in self.grid_values["margin"] if "margin" in chosen else (None,):
                 line = [row, _MISSING if margin is None else f"{margin:g}"]
-                for rate in GRID["learning_rate"]:
+                for rate in rates:
                     point = {} if margin is None else {"margin": margin}
                     point["learning_rate"] = rate
                     values = "-".join(f"{name}-{value:g}" for name, value in point.items())

@@ -263,21 +263,27 @@ class EmbeddingObjective(nn.Module):
 
     Pairs of equal labels are no negatives of each other. A loss of `ccal.losses` should have
     gather=True, so that each rank computes its own share; any other gets the gathered embeddings.
+    `weight` times the trace norm loss of the towers' outputs is added.
     """
 
-    def __init__(self, loss: nn.Module) -> None:
+    def __init__(
+        self, loss: nn.Module, trace_norm: TraceNormLoss | None = None, weight: float = 1.0
+    ) -> None:
         super().__init__()
-        self.loss = loss
+        self.loss, self.trace_norm, self.weight = loss, trace_norm, weight
 
     def forward(
         self, model: DualEncoder, x: Tensor, y: Tensor, labels: Tensor | None = None
     ) -> Tensor:
         """Loss of a batch of features with labels (n,), or of this rank's share of one."""
-        embedded = model(x, y)
+        outputs = model.tower_outputs(x, y)
+        embedded = outputs if model.projection is None else model.projection(*outputs)
         if not getattr(self.loss, "gather", False):
             embedded = [all_gather(view) for view in embedded]
             labels = None if labels is None else all_gather(labels)
         loss: Tensor = self.loss(*embedded, labels)
+        if self.trace_norm is not None:
+            loss = loss + self.weight * self.trace_norm(*outputs)
         return loss
 
 
@@ -302,21 +308,28 @@ class CorrelationObjective(nn.Module):
 def make_objective(settings: Settings) -> nn.Module:
     """The objective that the settings name."""
     if settings.method == "dcca":
-        trace_norm = TraceNormLoss(
-            ridge=settings.ridge,
-            relative_ridge=settings.relative_ridge,
-            reduction=settings.reduction,
-        )
-        return CorrelationObjective(trace_norm)
+        return CorrelationObjective(_trace_norm(settings))
+    loss, added = _loss_of_cosines(settings), None
+    if settings.trace_norm > 0:
+        added = _trace_norm(settings)
+    return EmbeddingObjective(loss, added, settings.trace_norm)
+
+
+def _trace_norm(settings: Settings) -> TraceNormLoss:
+    return TraceNormLoss(
+        ridge=settings.ridge, relative_ridge=settings.relative_ridge, reduction=settings.reduction
+    )
+
+
+def _loss_of_cosines(settings: Settings) -> nn.Module:
     if settings.loss == "ranking":
-        ranking = PairwiseRankingLoss(
+        return PairwiseRankingLoss(
             margin=settings.margin,
             direction=settings.direction,
             reduction=settings.reduction,
             negatives=settings.negatives,
             gather=True,
         )
-        return EmbeddingObjective(ranking)
     if settings.loss == "infonce":
-        return EmbeddingObjective(InfoNCELoss(temperature=settings.temperature, gather=True))
-    return EmbeddingObjective(SigmoidLoss(scale=1 / settings.temperature, gather=True))
+        return InfoNCELoss(temperature=settings.temperature, gather=True)
+    return SigmoidLoss(scale=1 / settings.temperature, gather=True)

@@ -41,6 +41,8 @@ class Settings:
             steps with either, unless weight decay adds to the gradient.
         negatives: of the ranking loss: "all", or the "hardest" of each query (VSE++).
         temperature: of InfoNCE and of the sigmoid loss at the start.
+        trace_norm: weight of the trace norm objective beside the loss of method ccal; 0 is none, as
+            in the paper.
         ridge: on the covariances of CCA layers and of the trace norm.
         relative_ridge: the ridge counts in units of the view's mean variance.
         power: coordinates of CCA layers are weighted by correlation^power.
@@ -104,6 +106,7 @@ class Settings:
     reduction: Literal["mean", "sum"] = "mean"
     negatives: Literal["all", "hardest"] = "all"
     temperature: float = 0.05
+    trace_norm: float = 0.0
     ridge: float = 1e-3
     relative_ridge: bool = False
     power: float = 0.0
@@ -303,7 +306,7 @@ _NUMBERS: dict[str, Rule | tuple[Rule, ...]] = {
     "batch_size": Whole(at_least=2),
     "refinements": Whole(at_least=0),
     "seed": Whole(at_least=0),
-    **dict.fromkeys(("margin", "ridge", "power", "weight_decay"), Number(at_least=0)),
+    **dict.fromkeys(("margin", "trace_norm", "ridge", "power", "weight_decay"), Number(at_least=0)),
     **dict.fromkeys(("dropout_x", "dropout_y", "averaging"), Number(at_least=0, below=1)),
     **dict.fromkeys(("max_epochs", "patience", "refine_patience"), Whole(at_least=1)),
     **dict.fromkeys(("residual", "min_count", "stride"), Whole(at_least=1)),
