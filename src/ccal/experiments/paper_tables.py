@@ -35,7 +35,7 @@ class PaperTable:
         published: cells by method: both directions of `MEASURES`, or AP@50.
         sizes: training, validation and test pairs of the paper; of zero-shot tables classes.
         needs: the data, in words.
-        hours: what one run of a network takes two cores at the paper's settings, roughly.
+        minutes: of one core for one network at the budgets paper, medium and small, roughly.
     """
 
     name: str
@@ -46,7 +46,7 @@ class PaperTable:
     published: Mapping[str, Cells]
     sizes: tuple[int, int, int]
     needs: str
-    hours: float
+    minutes: tuple[float, float, float]
 
     @property
     def names(self) -> tuple[str, str]:
@@ -100,7 +100,7 @@ TABLES = {
             },
             (17_000, 1000, 2000),
             "annotations and images, 20,000 (1.7 GB), or features of the images",
-            0.5,
+            (20, 12, 6),
         ),
         PaperTable(
             "flickr30k",
@@ -116,7 +116,7 @@ TABLES = {
             },
             (28_000, 1000, 1000),
             "captions and images, 31,783 (4.4 GB), or features of the images",
-            1.5,
+            (50, 35, 20),
         ),
         PaperTable(
             "nottingham",
@@ -131,7 +131,7 @@ TABLES = {
             },
             (270_705, 18_046, 16_042),
             "1,034 tunes as MIDI files (or ABC), 5 MB; rendered here to 2 GB",
-            100.0,
+            (7500, 75, 8),
         ),
         PaperTable(
             "nottingham-10pct",
@@ -146,7 +146,7 @@ TABLES = {
             },
             (27_000, 18_046, 16_042),
             "the same",
-            10.0,
+            (600, 75, 8),
         ),
         PaperTable(
             "cub",
@@ -164,7 +164,7 @@ TABLES = {
             },
             (100, 50, 50),
             "captions and images (or features) of 11,788 birds (1.1 GB)",
-            2.0,
+            (90, 9, 4),
         ),
         PaperTable(
             "flowers",
@@ -182,7 +182,7 @@ TABLES = {
             },
             (82, 20, 20),
             "captions and images (or features) of 8,189 flowers (330 MB)",
-            1.5,
+            (70, 7, 3),
         ),
         PaperTable(
             "flickr8k",
@@ -193,7 +193,7 @@ TABLES = {
             {},
             (6000, 1000, 1000),
             "captions and images, 8,000 (1.1 GB), or features of the images",
-            0.3,
+            (6, 4, 2),
         ),
     )
 }
@@ -225,7 +225,13 @@ BUDGETS: dict[str, dict[Kind, dict[str, Any]]] = {
             "refine_patience": 3,
             "refinements": 1,
         },
-        "zero-shot": {"max_epochs": 60, "patience": 12, "refine_patience": 5, "refinements": 2},
+        "zero-shot": {
+            "max_epochs": 60,
+            "refit_pairs": 20_000,
+            "patience": 12,
+            "refine_patience": 5,
+            "refinements": 2,
+        },
     },
     "small": {
         "image-text": {"max_epochs": 60, "patience": 10, "refine_patience": 5, "refinements": 1},
@@ -239,7 +245,13 @@ BUDGETS: dict[str, dict[Kind, dict[str, Any]]] = {
             "patience": 8,
             "refinements": 0,
         },
-        "zero-shot": {"max_epochs": 16, "patience": 6, "refine_patience": 3, "refinements": 1},
+        "zero-shot": {
+            "max_epochs": 30,
+            "refit_pairs": 6000,
+            "patience": 6,
+            "refine_patience": 3,
+            "refinements": 1,
+        },
     },
 }
 """What two cores can do: changes to the paper's settings. "paper" changes nothing."""

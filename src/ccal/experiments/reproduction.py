@@ -7,6 +7,7 @@ tries margins and learning rates, the same for every method, and the validation 
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 import os
 import signal
@@ -29,8 +30,12 @@ from ccal.experiments.reproduction_report import Reproduction
 from ccal.files import alone_in
 from ccal.progress import StatusLine, about, clock_time, counting
 from ccal.training.hardware import keep_freed_memory
+from ccal.training.plan import operations_per_second
 
 Note = Callable[[str], None]
+
+# Of `operations_per_second` where the minutes of `PaperTable` were measured, with one thread.
+_MEASURED_SPEED = 4.8e10
 
 
 def reproduce(
@@ -100,23 +105,28 @@ def reproduce(
 
 
 def list_tables() -> str:
-    """The tables in words: what each needs, how large it is, how long it takes."""
+    """The tables in words: what each needs, how large it is, how long it takes on this machine."""
+    slower = _MEASURED_SPEED / operations_per_second(threads=1)
+    cores = os.cpu_count() or 1
     lines = []
     for table in TABLES.values():
         number = "ours" if table.number is None else f"Table {table.number}"
-        trained = len(table.rows) - 2
         what = "classes" if table.kind == "zero-shot" else "pairs"
         sizes = " / ".join(f"{n:,}" for n in table.sizes)
+        trained = len(table.rows) - 1
+        rounds = math.ceil(trained / cores)  # each core trains one network at a time
+        times = [about(60 * minutes * slower * rounds) for minutes in table.minutes]
         lines += [
             f"{table.name}  ({number})  {table.title}",
             f"    needs: {table.needs}",
-            f"    {sizes} training, validation and test {what}; {trained} networks, each "
-            f"{about(3600 * table.hours)} on two cores at the paper's settings",
+            f"    {sizes} training, validation and test {what}; {trained} networks and linear CCA",
+            f"    takes {times[0]} here; with --budget medium {times[1]}, with --budget small "
+            f"{times[2]}",
         ]
     lines += [
         "",
-        "`--budget small` takes minutes a network, `--budget medium` an hour or less; each table",
-        "says which settings differ from the paper's. `--repeats 10` is what the paper does.",
+        "Times are guesses for one training of each network (--repeats 1, without --grid). Each",
+        "table says which settings differ from the paper's. `--repeats 10` is what the paper does.",
     ]
     return "\n".join(lines)
 

@@ -84,7 +84,7 @@ def expected_seconds(
     `stages` are those of training with their settings. The guess comes from the sizes, and from the
     speed of this machine for a product of matrices.
     """
-    speed = _operations_per_second()
+    speed = operations_per_second()
     seconds: dict[str, float] = {}
     for part, pairs in (("training", train), ("validation", valid)):
         for name in pairs.names:
@@ -159,11 +159,19 @@ def _width(pairs: Pairs, name: str) -> int:
     return int(15 * len(pairs) ** 0.5) if column.is_text else math.prod(column.shape[1:])
 
 
-def _operations_per_second() -> float:
-    """Half of what a product of matrices reaches here: training also moves memory."""
-    matrix = torch.ones(512, 512)
-    matrix @ matrix
-    begun = time.perf_counter()
-    for _ in range(8):
-        matrix @ matrix
-    return 8 * 2 * 512**3 / max(time.perf_counter() - begun, 1e-6) / 2
+def operations_per_second(threads: int | None = None) -> float:
+    """Half of what a product of matrices reaches here: training also moves memory.
+
+    The best of eight counts, since other programs may be running. `threads` are torch's by default.
+    """
+    own, matrix = torch.get_num_threads(), torch.ones(512, 512)
+    seconds = []
+    try:
+        torch.set_num_threads(threads or own)
+        for _ in range(8):
+            begun = time.perf_counter()
+            matrix @ matrix
+            seconds.append(time.perf_counter() - begun)
+    finally:
+        torch.set_num_threads(own)
+    return 512**3 / max(min(seconds), 1e-6)
