@@ -183,6 +183,18 @@ def test_a_grid_chooses_on_the_validation_pairs_and_is_shown(photos: Path, tmp_p
     assert "--margins takes numbers with commas" in " ".join(str(wrong.output).split())
 
 
+def test_what_is_refused_leaves_no_folder(photos: Path, tmp_path: Path) -> None:
+    empty, out = tmp_path / "empty", tmp_path / "out"
+    empty.mkdir()
+    for table in ("iapr-tc12", "nottingham", "flowers"):
+        assert invoke(table, empty, "-o", out).exit_code != 0
+        assert invoke(table, tmp_path / "missing", "-o", out).exit_code != 0
+    wrong = invoke("flickr8k", photos, "-o", out, "--set", "margn=1")
+    assert "did you mean 'margin'?" in wrong.output
+    assert invoke("flickr8k", photos, "-o", out, "--methods", "best").exit_code != 0
+    assert not out.exists()
+
+
 def test_a_zero_shot_table_has_both_networks(tmp_path: Path) -> None:
     birds = write_pairs(tmp_path / "birds", classes=24, n=240)
     options = ["--methods", "linear,cnn-ccal,crnn-learned,ours", "--jobs", 1]

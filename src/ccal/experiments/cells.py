@@ -156,7 +156,7 @@ def _settings(task: Task, cell: Cell) -> Settings:
 
 def _train(task: Task, cell: Cell, folder: Path, progress: bool) -> _Trained:
     settings, data, kind = _settings(task, cell), task.data, task.paper.kind
-    closed_form = cell.row == "linear" or (cell.row == "ours" and kind == "zero-shot")
+    closed_form = task.paper.closed_form(cell.row)
     if kind == "zero-shot" and closed_form:
         options = ZeroShotOptions.classic() if cell.row == "linear" else ZeroShotOptions()
         found = train_zero_shot(data.train, data.valid, options)

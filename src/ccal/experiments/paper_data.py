@@ -8,8 +8,6 @@ sound come from tunes that are rendered, or from a store of rendered ones.
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +24,7 @@ from ccal.music import (
     SheetAudioPairs,
     SheetAudioStore,
     ThinnedPairs,
-    build_store,
+    Tune,
     read_tunes,
     split_tunes_by_melody,
 )
@@ -56,30 +54,21 @@ class TableData:
         return {name: len(getattr(self, name)) for name in ("train", "valid", "test")}
 
 
-def prepare(
-    table: PaperTable,
-    data: Path,
-    out: Path,
-    *,
-    progress: Callable[[str], Callable[[int, int], None]],
-) -> Path:
-    """What `read_data` reads: the data as they are, or the store that their tunes are rendered to.
+def unrendered(table: PaperTable, data: Path) -> list[Tune] | None:
+    """Tunes that must be rendered before `read_data` can read them; None for all other data.
 
-    Refuses a folder that is missing, or that holds none of the expected files.
+    Refuses a folder that is missing, and one for sheet music and sound that has no tunes.
     """
     if not data.exists():
         raise InputError(f"{data} does not exist.\n{expected_files(table)}")
     if table.kind != "sheet-audio" or (data / MANIFEST).is_file():
-        return data
+        return None
     # The paper's tunes are MIDI: with accompaniment, and with repeats played out.
     tunes = data / "midi" if (data / "midi").is_dir() else data
     try:
-        found = read_tunes(tunes)
+        return list(read_tunes(tunes))
     except InputError as error:
         raise InputError(f"{error}\n{expected_files(table)}") from error
-    workers = os.cpu_count() or 1
-    show = progress("rendering tunes")
-    return build_store(found, out / "store", processes=workers, progress=show).folder
 
 
 def expected_files(table: PaperTable) -> str:
@@ -105,7 +94,7 @@ def expected_files(table: PaperTable) -> str:
 
 
 def read_data(table: PaperTable, place: Path, plan: Plan, features: Path | None) -> TableData:
-    """The pairs of a table from what `prepare` returned."""
+    """The pairs of a table from the folder of its data, or from a store of rendered tunes."""
     if table.kind == "sheet-audio":
         return _sheet_audio(table, SheetAudioStore(place), plan)
     found = _image_text(table, place, features)

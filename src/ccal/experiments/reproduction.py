@@ -24,10 +24,11 @@ import torch
 from ccal.bounds import Options, Whole, check
 from ccal.errors import InputError
 from ccal.experiments.cells import Cell, Task, kept_result, run_cell
-from ccal.experiments.paper_data import prepare
+from ccal.experiments.paper_data import unrendered
 from ccal.experiments.paper_tables import GRID, TABLES, PaperTable, Plan, table_of
 from ccal.experiments.reproduction_report import Reproduction
 from ccal.files import alone_in
+from ccal.music import build_store
 from ccal.progress import StatusLine, about, clock_time, counting
 from ccal.training.hardware import keep_freed_memory
 from ccal.training.plan import operations_per_second
@@ -77,12 +78,19 @@ def reproduce(
         raise InputError(f"no row was named; there are {', '.join(paper.rows)}.")
     check("repeats", repeats, Whole(at_least=1))
     check("jobs", jobs, Whole(at_least=1), Options(None))
-    place = Path(out)
-    place.mkdir(parents=True, exist_ok=True)
+    for row in wanted:
+        plan.settings(paper, row, 0)  # refuses wrong settings before anything is read
+    place, source = Path(out), Path(data)
+    tunes, store = unrendered(paper, source), place / "store"
+    chosen_features = None if features is None else Path(features)
+    ready = source if tunes is None else store
+    task = Task(paper.name, ready, plan, place, chosen_features)
+    if tunes is None:
+        task.data  # noqa: B018 (reads the pairs before a folder is made)
     with alone_in(place):
-        ready = prepare(paper, Path(data), place, progress=counting)
-        chosen_features = None if features is None else Path(features)
-        task = Task(paper.name, ready, plan, place, chosen_features)
+        if tunes is not None:
+            show = counting("rendering tunes")
+            build_store(tunes, store, processes=os.cpu_count() or 1, progress=show)
         for text in task.data.notes:
             note(f"note: {text}")
         chosen: dict[str, dict[str, float]] = {}
@@ -90,12 +98,11 @@ def reproduce(
         if values:
             trained = [row for row in wanted if row not in ("linear", "ours")]
             chosen = _grid(task, trained, values, jobs, progress)
-        seeds = {row: range(1 if row == "linear" else repeats) for row in wanted}
         cells = [
             Cell(row, seed, tuple(chosen.get(row, {}).items()))
             for seed in range(repeats)
             for row in wanted
-            if seed in seeds[row]
+            if seed == 0 or not paper.closed_form(row)
         ]
         _run(task, cells, jobs, progress)
         found = _kept(task, chosen)
