@@ -23,6 +23,7 @@ from ccal.experiments.cells import Cell, Task, kept_result, run_cell
 from ccal.experiments.paper_tables import BUDGETS, TABLES, Plan, table_of
 from ccal.experiments.reproduction import list_tables, reproduce
 from ccal.music import SheetAudioPairs, SheetAudioStore
+from ccal.training import Settings
 
 WORDS = ["red", "blue", "green", "small", "large", "old", "dog", "cat", "bird", "boat", "runs"]
 
@@ -115,6 +116,9 @@ def test_the_default_settings_are_the_papers() -> None:
     birds = of("cub", "crnn-ccal")
     assert (birds.learning_rate, birds.margin, birds.decay, birds.dim) == (1e-2, 0.2, "all", 64)
     assert of("cub", "cnn-learned").learning_rate == 7e-4
+    ours = of("cub", "crnn-tuned", changes={"max_epochs": 3, "margin": 1.0})
+    assert (ours.text, ours.loss, ours.power, ours.max_epochs) == ("word-crnn", "infonce", 1.0, 3)
+    assert ours.margin == Settings.preset("ccal-words").margin
     released = of("iapr-tc12", "learned", variant="released")
     assert (released.reduction, released.direction) == ("mean", "both")
     assert of("iapr-tc12", "ccal", variant="released").direction == "x->y"

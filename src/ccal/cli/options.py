@@ -90,6 +90,7 @@ PresetName = Literal[
     "nottingham",
     "nottingham-10pct",
     "ccal",
+    "ccal-words",
 ]
 
 LayoutName = Literal["flickr8k", "flickr30k", "karpathy", "coco", "iapr-tc12", "reed"]
@@ -194,8 +195,8 @@ TRAINING = {
     ),
     "preset": _train(
         PresetName,
-        f"Settings to start from: {', '.join(get_args(PresetName))}. `default` and `ccal` "
-        "(our best for networks with the CCA layer) are ours, the others the paper's.",
+        f"Settings to start from: {', '.join(get_args(PresetName))}. `default`, `ccal` and "
+        "`ccal-words` (our best for networks with the CCA layer) are ours, the others the paper's.",
         metavar="PRESET",
         shown="default",
     ),

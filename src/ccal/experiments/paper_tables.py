@@ -61,11 +61,15 @@ class PaperTable:
             trained = {
                 f"{short}-{method}": f"{network} + {title}"
                 for short, network in networks.items()
-                for method, title in _METHODS.items()
+                for method, title in {**_METHODS, "tuned": "CCAL, our settings"}.items()
             }
         else:
             trained = dict(_METHODS)
         return {"linear": "linear CCA", **trained, "ours": _OURS[self.kind]}
+
+    def is_ours(self, row: str) -> bool:
+        """Whether the settings of a row are ours; else they are the paper's."""
+        return row in ("linear", "ours") or row.endswith("-tuned")
 
     def closed_form(self, row: str) -> bool:
         """Whether a row is computed at once, so that seeds change nothing."""
@@ -300,7 +304,7 @@ class Plan:
 
     def differences(self, table: PaperTable, row: str, **more: Any) -> list[str]:
         """What differs from the paper's settings, in words; nothing for linear CCA and ours."""
-        if row in ("linear", "ours"):
+        if table.is_ours(row):
             return []
         mine = self.settings(table, row, 0, **more).as_dict()
         theirs = _settings(table, row, 0, "paper", {}).as_dict()
@@ -320,9 +324,9 @@ def _settings(
 ) -> Settings:
     if row == "linear":
         return Settings(method="linear", seed=seed)
-    if row == "ours":
-        return _our_settings(table, seed, changes)
     network, _, method = row.rpartition("-")
+    if table.is_ours(row):
+        return _our_settings(table, network, seed, changes)
     preset = table.preset if isinstance(table.preset, str) else table.preset[network]
     released: dict[str, Any] = {}
     if variant == "released":
@@ -337,12 +341,16 @@ _OF_TIME = (
 )
 
 
-def _our_settings(table: PaperTable, seed: int, changes: Mapping[str, Any]) -> Settings:
-    """Our default for the kind of data; of a budget it takes what concerns time alone."""
-    if table.kind != "sheet-audio":
-        return Settings(seed=seed)
+def _our_settings(
+    table: PaperTable, network: str, seed: int, changes: Mapping[str, Any]
+) -> Settings:
+    """Our default for the kind of data, or for a network; of a budget it takes time alone."""
     kept = {name: value for name, value in changes.items() if name in _OF_TIME}
-    return Settings.preset("ccal", **{**kept, "seed": seed})
+    if network:
+        return Settings.preset("ccal-words", text=f"word-{network}", **kept, seed=seed)
+    if table.kind == "sheet-audio":
+        return Settings.preset("ccal", **kept, seed=seed)
+    return Settings(seed=seed)
 
 
 assert {t.preset for t in TABLES.values() if isinstance(t.preset, str)} <= set(PRESETS)

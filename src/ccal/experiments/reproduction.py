@@ -96,7 +96,7 @@ def reproduce(
         chosen: dict[str, dict[str, float]] = {}
         values = _values(grid)
         if values:
-            trained = [row for row in wanted if row not in ("linear", "ours")]
+            trained = [row for row in wanted if not paper.is_ours(row)]
             chosen = _grid(task, trained, values, jobs, progress)
         cells = [
             Cell(row, seed, tuple(chosen.get(row, {}).items()))

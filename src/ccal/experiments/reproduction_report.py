@@ -58,7 +58,7 @@ class Reproduction:
         by_row = {
             row: self.task.plan.differences(self.paper, row, **self.chosen.get(row, {}))
             for row in self.found
-            if row not in ("linear", "ours")
+            if not self.paper.is_ours(row)
         }
         first = next(iter(by_row.values()), [])
         common = [text for text in first if all(text in own for own in by_row.values())]
@@ -201,14 +201,12 @@ class Reproduction:
         return f"Means over seeds ± their standard deviation; seeds: {counts}.{candidates}"
 
     def _of_ccal(self) -> list[PairedTest]:
-        """The tests of CCAL against the other methods."""
-        found = []
-        for test in self.tests():
-            for row in (test.one, test.other):
-                if row == "ccal" or row.endswith("-ccal"):
-                    found.append(test.seen_from(row))
-                    break
-        return found
+        """The tests of CCAL, with the paper's settings and with ours, against the other methods."""
+        rows = [row for row in self.found if row.endswith(("ccal", "tuned"))]
+        if self.paper.kind == "sheet-audio":
+            rows.append("ours")
+        tests = self.tests()
+        return [t.seen_from(row) for row in rows for t in tests if row in (t.one, t.other)]
 
     def to_markdown(self) -> str:
         """Everything that the text has, as Markdown."""
