@@ -179,10 +179,14 @@ def test_a_grid_chooses_on_the_validation_pairs_and_is_shown(photos: Path, tmp_p
     assert set(chosen["dcca"]) == {"learning_rate"}
     assert {chosen[row]["learning_rate"] for row in chosen} <= {1e-6, 1e-2}
     shown = result.output.split("Grid.")[1].split("\n\n")[0].splitlines()
-    assert [line.split()[0] for line in shown[1:]] == ["method", "ccal", "ccal", "dcca"]
+    assert [line.split()[0] for line in shown[1:]] == ["method", "dcca", "ccal", "ccal"]
     assert sum(line.count("*") for line in shown[1:]) == 2
     used = {run["row"]: run["settings"]["learning_rate"] for run in content["runs"]}
     assert used == {row: chosen[row]["learning_rate"] for row in chosen}
+    more = ["--methods", "learned", *options[2:], "-o", tmp_path, *quick_options()]
+    assert invoke("flickr8k", photos, *more).exit_code == 0
+    content = json.loads((tmp_path / "table.json").read_text())
+    assert {run["row"] for run in content["runs"]} == {"dcca", "learned", "ccal"}
     wrong = invoke("flickr8k", photos, "--margins", "small", "-o", tmp_path)
     assert "--margins takes numbers with commas" in " ".join(str(wrong.output).split())
 

@@ -96,7 +96,9 @@ def reproduce(
         chosen: dict[str, dict[str, float]] = {}
         values = _values(grid)
         if values:
-            trained = [row for row in wanted if not paper.is_ours(row)]
+            # Rows of an earlier call are shown, too, with what the grid chose for them.
+            known = [r for r in paper.rows if r in wanted or (place / f"{r}-0.json").exists()]
+            trained = [row for row in known if not paper.is_ours(row)]
             chosen = _grid(task, trained, values, jobs, progress)
         cells = [
             Cell(row, seed, tuple(chosen.get(row, {}).items()))
