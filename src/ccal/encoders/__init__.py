@@ -10,7 +10,7 @@ from ccal.encoders.registry import (
     register_tower,
     tower_config,
 )
-from ccal.encoders.vgg import VGG
+from ccal.encoders.vgg import VGG, ResidualVGG, pooled_pixels
 from ccal.encoders.words import WordCNN, WordCRNN
 
 __all__ = [
@@ -18,11 +18,13 @@ __all__ = [
     "DenseTower",
     "FrontEnd",
     "LinearTower",
+    "ResidualVGG",
     "WordCNN",
     "WordCRNN",
     "build_front_end",
     "build_tower",
     "front_end_config",
+    "pooled_pixels",
     "register_front_end",
     "register_tower",
     "tower_config",

@@ -1,4 +1,7 @@
-"""VGG towers for pictures and spectrograms: the paper's networks of its Table 7."""
+"""VGG towers for pictures and spectrograms: the paper's networks of its Table 7.
+
+`ResidualVGG` adds such a network, which starts at zero, to a linear map of the pooled pixels.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,16 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from ccal.bounds import Whole
-from ccal.encoders.dense import initialised
+from ccal.encoders.dense import LinearTower, initialised
 from ccal.encoders.registry import Tower, register_tower
 from ccal.errors import InputError
 
 _AT_ONCE = 256  # pictures in evaluation mode
+_POOLED = 1000  # numbers that are left of a picture
 
 
 @register_tower("vgg")
@@ -90,6 +95,56 @@ class VGG(Tower):
                 layers.append(layer)
         copy.layers = _channels_last(layers)
         return copy
+
+
+@register_tower("vgg-residual")
+class ResidualVGG(Tower):
+    """A linear map of the pooled pixels plus a `VGG` network whose output starts at zero.
+
+    With `linear.initialise` it starts as linear CCA and learns what linear CCA lacks. The last
+    batch normalisation of the network starts with a factor of zero.
+
+    Shapes: (n, height, width) or (n, 1, height, width) -> (n, out_features).
+
+    >>> tower = ResidualVGG(40)
+    >>> tower.linear.in_features, tower(torch.rand(2, 40, 100)).shape
+    (1000, torch.Size([2, 32]))
+    """
+
+    def __init__(
+        self, height: int, width: int = 100, out_features: int = 32, *, stride: int = 1
+    ) -> None:
+        super().__init__()
+        self.height, self.width, self.out_features = height, width, out_features
+        self.stride = stride
+        self.network = VGG(height, width, out_features, stride=stride)
+        last = self.network.layers[-1]
+        assert isinstance(last, nn.BatchNorm2d)
+        nn.init.zeros_(last.weight)
+        pixels = pooled_pixels(torch.zeros(1, height, width)).shape[1]
+        self.linear = LinearTower(pixels, out_features)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """(n, height, width) or (n, 1, height, width) -> (n, out_features)."""
+        nonlinear: Tensor = self.network(pictures)
+        output: Tensor = self.linear(pooled_pixels(pictures)) + nonlinear
+        return output
+
+
+def pooled_pixels(pictures: Tensor) -> Tensor:
+    """Pictures (n, height, width) or (n, 1, height, width), averaged over squares: (n, pixels).
+
+    The squares are the smallest that leave at most 1,000 pixels; what is left of a square at the
+    right and the lower edge is cut off.
+
+    >>> pooled_pixels(torch.zeros(2, 136, 100)).shape
+    torch.Size([2, 850])
+    """
+    height, width = pictures.shape[-2:]
+    size = 1
+    while (height // size) * (width // size) > _POOLED:
+        size += 1
+    return functional.avg_pool2d(pictures.reshape(-1, 1, height, width), size).flatten(1)
 
 
 def _channels_last(layers: list[nn.Module]) -> nn.Sequential:

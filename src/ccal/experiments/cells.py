@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from ccal.data import Pairs
-from ccal.encoders import VGG
+from ccal.encoders import VGG, ResidualVGG
 from ccal.errors import InputError
 from ccal.evaluation import (
     ClassReport,
@@ -163,7 +163,7 @@ def _train(task: Task, cell: Cell, folder: Path, progress: bool) -> _Trained:
         score = float(next(v for n, v in found.facts.items() if n.startswith("validation")))
         return _Trained(found.model, [], score, found.facts, found.candidates)
     with_files: dict[str, Any] = {"folder": folder, "progress": progress}
-    if kind == "sheet-audio" and not closed_form:
+    if kind == "sheet-audio" and not settings.starts_linear:
         model, history = train_sheet_audio(settings, data.train, data.valid, **with_files)
         best = history.best_mrr
         return _Trained(model, history.records, None if best is None else 100 * best, {})
@@ -224,7 +224,7 @@ def _views(model: DualEncoder, pairs: Any) -> tuple[Any, Any]:
     if isinstance(pairs, Pairs):
         embedded = embed_pairs(model, pairs)
         return embedded.x[embedded.x_rows], embedded.y[embedded.y_rows]
-    if isinstance(model.towers["sheet"], VGG):
+    if isinstance(model.towers["sheet"], VGG | ResidualVGG):
         return embed(model, pairs, batch_size=256)
     flat = pooled(pairs, len(pairs))
     x, y = (model.encode(name, flat.column(name)[:]) for name in flat.names)

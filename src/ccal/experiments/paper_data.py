@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.nn import functional
 
 from ccal.data import Data, Pairs, Source, Split, disjoint_split, random_split, read_source
 from ccal.data.reading import content_hash, split_hash
+from ccal.encoders import pooled_pixels
 from ccal.errors import InputError
 from ccal.experiments.paper_tables import PaperTable, Plan
 from ccal.music import (
@@ -222,7 +222,7 @@ def _sheet_audio(table: PaperTable, store: SheetAudioStore, plan: Plan) -> Table
 
 
 def pooled(pairs: Features, at_most: int = _POOLED_PAIRS) -> Pairs:
-    """Sheets (n, 1000) and spectrograms (n, 850) by average pooling, for linear CCA.
+    """Sheets (n, 1000) and spectrograms (n, 850) as pooled pixels, for linear CCA.
 
     Of more than `at_most` pairs evenly spaced ones are taken.
     """
@@ -230,9 +230,8 @@ def pooled(pairs: Features, at_most: int = _POOLED_PAIRS) -> Pairs:
     columns: dict[str, list[np.ndarray[Any, Any]]] = {"sheet": [], "audio": []}
     for start in range(0, len(some), 1024):
         rows = np.arange(start, min(start + 1024, len(some)))
-        views = zip(columns.values(), some.batch(rows), (2, 4), strict=True)
-        for column, view, size in views:
-            column.append(functional.avg_pool2d(view, size).flatten(1).numpy())
+        for column, view in zip(columns.values(), some.batch(rows), strict=True):
+            column.append(pooled_pixels(view).numpy())
     return Pairs({name: np.concatenate(column) for name, column in columns.items()})
 
 

@@ -61,15 +61,15 @@ class PaperTable:
             trained = {
                 f"{short}-{method}": f"{network} + {title}"
                 for short, network in networks.items()
-                for method, title in {**_METHODS, "tuned": "CCAL, our settings"}.items()
+                for method, title in {**_METHODS, **_TUNED}.items()
             }
         else:
-            trained = dict(_METHODS)
+            trained = {**_METHODS, **(_TUNED if self.kind == "sheet-audio" else {})}
         return {"linear": "linear CCA", **trained, "ours": _OURS[self.kind]}
 
     def is_ours(self, row: str) -> bool:
         """Whether the settings of a row are ours; else they are the paper's."""
-        return row in ("linear", "ours") or row.endswith("-tuned")
+        return row in ("linear", "ours") or row.endswith("tuned")
 
     def closed_form(self, row: str) -> bool:
         """Whether a row is computed at once, so that seeds change nothing."""
@@ -82,9 +82,10 @@ class PaperTable:
 
 
 _METHODS = {"dcca": "DCCA", "learned": "Learned-Lrank", "ccal": "CCAL-Lrank"}
+_TUNED = {"tuned": "CCAL, our settings"}
 _OURS = {
     "image-text": "ccal's default (refined)",
-    "sheet-audio": "ccal's default (CCAL, margin 1)",
+    "sheet-audio": "ccal's default (refined)",
     "zero-shot": "ccal's default (zero-shot)",
 }
 
@@ -326,7 +327,7 @@ def _settings(
         return Settings(method="linear", seed=seed)
     network, _, method = row.rpartition("-")
     if table.is_ours(row):
-        return _our_settings(table, network, seed, changes)
+        return _our_settings(table, row, seed, changes)
     preset = table.preset if isinstance(table.preset, str) else table.preset[network]
     released: dict[str, Any] = {}
     if variant == "released":
@@ -341,16 +342,15 @@ _OF_TIME = (
 )
 
 
-def _our_settings(
-    table: PaperTable, network: str, seed: int, changes: Mapping[str, Any]
-) -> Settings:
+def _our_settings(table: PaperTable, row: str, seed: int, changes: Mapping[str, Any]) -> Settings:
     """Our default for the kind of data, or for a network; of a budget it takes time alone."""
+    if not row.endswith("tuned"):
+        return Settings(seed=seed)
     kept = {name: value for name, value in changes.items() if name in _OF_TIME}
-    if network:
-        return Settings.preset("ccal-words", text=f"word-{network}", **kept, seed=seed)
     if table.kind == "sheet-audio":
         return Settings.preset("ccal", **kept, seed=seed)
-    return Settings(seed=seed)
+    network = row.removesuffix("-tuned")
+    return Settings.preset("ccal-words", text=f"word-{network}", **kept, seed=seed)
 
 
 assert {t.preset for t in TABLES.values() if isinstance(t.preset, str)} <= set(PRESETS)

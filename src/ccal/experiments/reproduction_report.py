@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ccal.columns import align
 from ccal.data import Pairs
-from ccal.encoders import VGG
+from ccal.encoders import VGG, ResidualVGG
 from ccal.evaluation import CorrelationStructure
 from ccal.experiments.cells import Task, structure_of
 from ccal.experiments.paper_tables import MEASURES, PaperTable
@@ -203,8 +203,6 @@ class Reproduction:
     def _of_ccal(self) -> list[PairedTest]:
         """The tests of CCAL, with the paper's settings and with ours, against the other methods."""
         rows = [row for row in self.found if row.endswith(("ccal", "tuned"))]
-        if self.paper.kind == "sheet-audio":
-            rows.append("ours")
         tests = self.tests()
         return [t.seen_from(row) for row in rows for t in tests if row in (t.one, t.other)]
 
@@ -266,7 +264,7 @@ def _examples(result: Reproduction) -> list[Example]:
     task, test = result.task, result.task.data.test
     model = load(task.out / f"{rows[0]}-0" / "model")
     if isinstance(test, SheetAudioPairs):
-        if not isinstance(model.towers["sheet"], VGG):
+        if not isinstance(model.towers["sheet"], VGG | ResidualVGG):
             return []
         some = ThinnedPairs(test, _SHOWN)
         pictures = [

@@ -4,12 +4,11 @@ from pathlib import Path
 
 import torch
 
-from ccal.encoders import VGG
 from ccal.evaluation import Report, evaluate_embeddings
 from ccal.model import DualEncoder
 from ccal.training.batches import Features
 from ccal.training.loop import fit
-from ccal.training.methods import make_objective, projection_options
+from ccal.training.methods import make_objective, picture_tower, projection_options, start_linear
 from ccal.training.progress import History
 from ccal.training.scoring import embed
 from ccal.training.settings import Settings
@@ -20,13 +19,16 @@ _HEIGHTS = {"sheet": 40, "audio": 136}
 def sheet_audio_model(settings: Settings) -> DualEncoder:
     """Two VGG towers (the paper's Table 7) with the projection of the method, not yet trained.
 
+    With `start = "linear"` they need `start_linear`, which `train_sheet_audio` calls.
+
     >>> sheet_audio_model(Settings.preset("nottingham")).modalities
     ('sheet', 'audio')
     """
     torch.manual_seed(settings.seed)
     options = projection_options(settings)
     for name, height in _HEIGHTS.items():
-        options[name] = VGG(height, out_features=options["dim"], stride=settings.stride)
+        tower = picture_tower(settings)
+        options[name] = tower(height, out_features=options["dim"], stride=settings.stride)
     return DualEncoder(**options)
 
 
@@ -42,7 +44,9 @@ def train_sheet_audio(
 
     An interrupted training with a `folder` goes on from its last checkpoint.
     """
-    model = sheet_audio_model(settings)
+    model, linear = sheet_audio_model(settings), settings.start == "linear"
+    if linear:
+        start_linear(model, seen, settings.seed)
     history = fit(
         model,
         make_objective(settings),
@@ -51,6 +55,7 @@ def train_sheet_audio(
         settings,
         folder=folder,
         resume=folder is not None,
+        validate_first=linear,
         select=settings.select,  # type: ignore[arg-type]
         progress=progress,
     )

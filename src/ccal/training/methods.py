@@ -19,17 +19,27 @@ from torch import Tensor, nn
 from ccal.cca import CCA
 from ccal.data import Pairs
 from ccal.distributed import all_gather
-from ccal.encoders import VGG, DenseTower, FrontEnd, LinearTower, WordCNN, WordCRNN
+from ccal.encoders import (
+    VGG,
+    DenseTower,
+    FrontEnd,
+    LinearTower,
+    ResidualVGG,
+    WordCNN,
+    WordCRNN,
+    pooled_pixels,
+)
 from ccal.encoders.dense import signed_root
 from ccal.errors import InputError
 from ccal.features import ImageFeatures, TfidfVectoriser, WordSequences
 from ccal.losses import InfoNCELoss, PairwiseRankingLoss, SigmoidLoss, TraceNormLoss
 from ccal.model import DualEncoder
-from ccal.training.batches import PairFeatures, relation
+from ccal.training.batches import Features, PairFeatures, relation
 from ccal.training.scoring import clearly_better, reciprocal_ranks
 from ccal.training.settings import Settings
 
 _DIM = 128
+_LINEAR_PAIRS = 30_000  # that linear CCA of pictures starts from
 # `CCA` chooses no ridge by itself from fewer pairs, or groups of pairs.
 _ENOUGH_TO_CHOOSE = 20
 
@@ -87,7 +97,37 @@ def build_model(
                 tower = WordCNN if settings.text == "word-cnn" else WordCRNN
                 towers[view] = tower(front_end.size, options["dim"], length=front_end.length)
     options |= zip(names, towers, strict=True)
-    return DualEncoder(**options)
+    model = DualEncoder(**options)
+    if initial is None and settings.start == "linear":
+        start_linear(model, train, settings.seed)
+    return model
+
+
+@torch.no_grad()
+def start_linear(model: DualEncoder, train: Features, seed: int = 0) -> None:
+    """Let both towers, which must be `ResidualVGG`, start as linear CCA of the pooled pixels.
+
+    Of many training pairs evenly spaced ones are taken.
+    """
+    linear = []
+    for name, tower in model.towers.items():
+        if not isinstance(tower, ResidualVGG):
+            raise InputError(
+                f'start = "linear" needs pictures, (n, height, width), in both modalities; {name} '
+                'has none. Take start = "random", or the method "refined", which starts as linear '
+                "CCA of any features."
+            )
+        linear.append(tower.linear)
+    count = min(len(train), _LINEAR_PAIRS)
+    rows = torch.linspace(0, len(train) - 1, count, dtype=torch.float64).long().numpy()
+    views: tuple[list[Tensor], list[Tensor]] = ([], [])
+    for some in np.array_split(rows, max(count // 1024, 1)):
+        for view, batch in zip(views, train.batch(some), strict=True):
+            view.append(pooled_pixels(batch))
+    x, y = (torch.cat(view).numpy() for view in views)
+    cca = CCA(model.dim, ridge="auto", power=0.0, random_state=seed).fit(x, y)
+    linear[0].initialise(cca.x_mean_, cca.x_projection_)
+    linear[1].initialise(cca.y_mean_, cca.y_projection_)
 
 
 def projection_options(settings: Settings) -> dict[str, Any]:
@@ -125,7 +165,9 @@ def _array_towers(
     return towers
 
 
-def _picture_tower(settings: Settings, name: str, shape: tuple[int, ...], dim: int) -> VGG:
+def _picture_tower(
+    settings: Settings, name: str, shape: tuple[int, ...], dim: int
+) -> VGG | ResidualVGG:
     """A VGG tower for pictures (height, width) or (1, height, width)."""
     otherwise = 'or take a method that flattens them ("refined" or "linear")'
     if len(shape) > 3 or (len(shape) == 3 and shape[0] != 1):
@@ -136,10 +178,15 @@ def _picture_tower(settings: Settings, name: str, shape: tuple[int, ...], dim: i
         )
     height, width = shape[-2:]
     try:
-        return VGG(height, width, dim, stride=settings.stride)
+        return picture_tower(settings)(height, width, dim, stride=settings.stride)
     except InputError as error:
         lower = "lower the stride (--set stride=1)" if settings.stride > 1 else "give larger ones"
         raise InputError(f"{name}: {error} For such pictures {lower}, {otherwise}.") from error
+
+
+def picture_tower(settings: Settings) -> type[VGG | ResidualVGG]:
+    """The class of towers for pictures."""
+    return ResidualVGG if settings.start == "linear" else VGG
 
 
 @dataclass(frozen=True)

@@ -256,6 +256,7 @@ class _Trainer:
             choice: dict[str, Any] = {"score": lambda m: class_scores(m, held).mean().item()}
         else:
             choice = {"select": settings.select}
+        choice["validate_first"] = settings.start == "linear"
         epochs = self.fit(settings, model, seen, held, stage=stage, **choice)
         scores = _scores(settings, model, held)
         return [*found, _Candidate(stage, settings, model, scores, epochs)]

@@ -33,6 +33,8 @@ class Settings:
         stride: of the first convolution of VGG towers, which ccal, dcca and learned have for
             pictures and spectrograms given as arrays (n, height, width) or (n, 1, height, width);
             the paper has 1, and 2 takes a quarter of the time. Other methods flatten such arrays.
+        start: of these towers: "random" as in the paper, or "linear": linear CCA of the pooled
+            pixels, to which a VGG network adds what it learns.
         loss: "ranking", "infonce" or "sigmoid"; DCCA always has the trace norm.
         margin: of the ranking loss.
         direction: of the ranking loss: "both", or "x->y", or "y->x".
@@ -100,6 +102,7 @@ class Settings:
     hidden_x: tuple[int, ...] = ()
     hidden_y: tuple[int, ...] = ()
     stride: int = 1
+    start: Literal["random", "linear"] = "random"
     loss: Literal["ranking", "infonce", "sigmoid"] = "infonce"
     margin: float = 0.5
     direction: Literal["both", "x->y", "y->x"] = "both"
@@ -285,7 +288,13 @@ PRESETS: dict[str, dict[str, Any]] = {
     "cub-crnn": {**_ZERO_SHOT, "text": "word-crnn", "learning_rate": 1e-2},
     "nottingham": _SHEET_AUDIO,
     "nottingham-10pct": _SHEET_AUDIO,
-    "ccal": {**_SHEET_AUDIO, "margin": 1.0, "direction": "both", "select": "both"},
+    "ccal": {
+        **_SHEET_AUDIO,
+        "start": "linear",
+        "margin": 1.0,
+        "direction": "both",
+        "select": "both",
+    },
     "ccal-words": {
         **_ZERO_SHOT,
         "text": "word-cnn",
