@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -80,7 +81,7 @@ class Parameters:
     def components(self, dim_x: int, dim_y: int, samples: int) -> int:
         """Number of components to compute."""
         if samples < 2:
-            raise InputError(f"CCA needs at least 2 samples, got {samples}.")
+            raise InputError(f"CCA needs at least 2 samples, got {samples} sample(s).")
         limit = min(dim_x, dim_y, samples - 1)
         if self.n_components is not None and self.n_components > limit:
             raise InputError(
@@ -221,9 +222,16 @@ def _warn_if_perfect(correlations: Tensor, dims: tuple[int, int], samples: int) 
             f"Classic CCA needs more than {sum(dims)} pairs. Use CCA(ridge='auto', power='auto'), "
             "CCA.for_retrieval() or another ridge above 0.",
             SmallBatchWarning,
-            # To the line that calls fit, or that asks for a result after partial_fit.
-            stacklevel=5,
+            stacklevel=_level_of_caller(),
         )
+
+
+def _level_of_caller() -> int:
+    """Stack level, for a warning, of the line outside of `ccal.cca` that led to it."""
+    frame, level = inspect.currentframe(), 0
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("ccal.cca."):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _different(

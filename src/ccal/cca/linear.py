@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
@@ -11,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ccal.cca.estimator import Estimator, accept_y
 from ccal.cca.fitting import Fitted, Parameters, Progress, fit_moments, fit_pairs
 from ccal.cca.statistics import Moments
 from ccal.cca.views import Float64, open_pair, open_view, project_view, stream
@@ -28,49 +28,7 @@ _KIND = "ccal.CCA/1"
 _LEARNED = tuple(f"{field.name}_" for field in fields(Fitted))
 
 
-class _Estimator:
-    """scikit-learn's estimator protocol, without importing scikit-learn.
-
-    Parameters are the arguments of `__init__`, stored under their names exactly as given.
-    """
-
-    @classmethod
-    def _defaults(cls) -> dict[str, Any]:
-        signature = inspect.signature(cls)
-        return {name: p.default for name, p in signature.parameters.items()}
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters by name. `deep` changes nothing: no parameter is an estimator."""
-        return {name: getattr(self, name) for name in self._defaults()}
-
-    def set_params(self, **params: Any) -> Self:
-        """Change parameters; they are checked by the next `fit`."""
-        known = self._defaults()
-        for name, value in params.items():
-            if name not in known:
-                raise InputError(
-                    f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}."
-                )
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        default = self._defaults()
-        changed = [f"{k}={v!r}" for k, v in self.get_params().items() if v is not default[k]]
-        return f"{type(self).__name__}({', '.join(changed)})"
-
-    def __sklearn_tags__(self) -> Any:
-        """Facts that scikit-learn asks an estimator for; only then is it imported."""
-        from sklearn.utils import Tags, TargetTags, TransformerTags
-
-        return Tags(
-            estimator_type=None,
-            target_tags=TargetTags(required=True, multi_output=True, two_d_labels=True),
-            transformer_tags=TransformerTags(),
-        )
-
-
-class CCA(_Estimator):
+class CCA(Estimator):
     """Canonical correlation analysis of two views.
 
     Finds the directions of X (n, d_x) and of Y (n, d_y) that correlate most, and projects both
@@ -85,9 +43,10 @@ class CCA(_Estimator):
     or `CCA.for_retrieval()` for fixed values that do well.
 
     Views may be NumPy arrays, memory-mapped files larger than memory (`np.load(path,
-    mmap_mode="r")`: read once, in chunks) or tensors. Statistics are float64 and exact. A view with
-    more features than samples is solved in the span of its samples, which gives the same answer
-    without a d x d matrix.
+    mmap_mode="r")`: read once, in chunks) or tensors; Y of shape (n,) is one column. Statistics are
+    float64 and exact. A view with more features than samples is solved in the span of its samples,
+    which gives the same answer without a d x d matrix. For the tools of scikit-learn, every method
+    takes the keyword `y` for `Y`.
 
     Args:
         n_components: dimension k of the common space, at most min(d_x, d_y, n - 1); None takes
@@ -173,6 +132,7 @@ class CCA(_Estimator):
         """
         return cls(n_components, **{"ridge": 1.0, "power": 1.0, **changes})
 
+    @accept_y
     def fit(
         self,
         X: Any,
@@ -203,6 +163,7 @@ class CCA(_Estimator):
         self._fitted, self._moments = fit_pairs(x, y, parameters, progress, **keys)
         return self
 
+    @accept_y
     def partial_fit(self, X: Any, Y: Any) -> Self:
         """Learn from more pairs, as if they had been part of the same `fit`.
 
@@ -235,6 +196,7 @@ class CCA(_Estimator):
     def transform(self, X: None, Y: ArrayY) -> ArrayY: ...
     @overload
     def transform(self, X: ArrayX, Y: ArrayY) -> tuple[ArrayX, ArrayY]: ...
+    @accept_y
     def transform(self, X: Any, Y: Any = None) -> Any:
         """Scores (n, k) of X, of Y if X is None, or of both; their rows need not be pairs.
 
@@ -246,7 +208,7 @@ class CCA(_Estimator):
         if Y is None:
             view = open_view(X, "X", len(learned.x_mean))
             return project_view(view, learned.x_mean, learned.x_projection * weights)
-        view = open_view(Y, "Y", len(learned.y_mean))
+        view = open_view(Y, "Y", len(learned.y_mean), column=True)
         scores = project_view(view, learned.y_mean, learned.y_projection * weights)
         return scores if X is None else (self.transform(X), scores)
 
@@ -254,10 +216,12 @@ class CCA(_Estimator):
         """Scores (n, k) of Y alone."""
         return self.transform(None, Y)
 
+    @accept_y
     def fit_transform(self, X: ArrayX, Y: ArrayY) -> tuple[ArrayX, ArrayY]:
         """Fit, then the scores (n, k) of both views."""
         return self.fit(X, Y).transform(X, Y)
 
+    @accept_y
     def score(self, X: Any, Y: Any) -> float:
         """Mean reciprocal rank of each row's counterpart by cosine, mean of X -> Y and Y -> X.
 
