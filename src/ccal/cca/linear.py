@@ -25,6 +25,7 @@ ArrayX = TypeVar("ArrayX", NDArray[Any], Tensor)
 ArrayY = TypeVar("ArrayY", NDArray[Any], Tensor)
 
 _KIND = "ccal.CCA/1"
+_NO_LOADINGS = "This CCA was saved by an earlier version, without loadings; fit it again."
 _LEARNED = tuple(f"{field.name}_" for field in fields(Fitted))
 
 
@@ -67,6 +68,8 @@ class CCA(Estimator):
         x_projection_, y_projection_: A (d_x, k) and B (d_y, k), with A' (Sxx + r I) A = I. The
             largest entry of each column of A is positive. Scores are
             (X - x_mean_) A diag(correlations_^power_).
+        x_loadings_, y_loadings_: (Sxx + r I) A (d_x, k) and (Syy + r I) B (d_y, k), for ridge 0 the
+            covariances of features and variates.
         x_mean_, y_mean_: (d_x,) and (d_y,).
         ridge_: the absolute ridge of each view, raised if a view would not be invertible.
         power_: the power in use.
@@ -91,6 +94,8 @@ class CCA(Estimator):
     correlations_: Float64
     x_projection_: Float64
     y_projection_: Float64
+    x_loadings_: Float64
+    y_loadings_: Float64
     x_mean_: Float64
     y_mean_: Float64
     ridge_: tuple[float, float]
@@ -216,6 +221,39 @@ class CCA(Estimator):
         """Scores (n, k) of Y alone."""
         return self.transform(None, Y)
 
+    @overload
+    def predict(self, X: ArrayX, Y: None = None) -> ArrayX: ...
+    @overload
+    def predict(self, X: None, Y: ArrayY) -> ArrayY: ...
+    @accept_y
+    def predict(self, X: Any, Y: Any = None) -> Any:
+        """Predict Y (n, d_y) from X (n, d_x) or, as `predict(None, Y)`, X from Y.
+
+        The best linear prediction from the k canonical variates of the given view (reduced-rank
+        regression): least squares, with the ridge of that view as the penalty. With all components
+        it is ordinary least squares for ridge 0, and ridge regression otherwise. `power` weighs
+        scores, and changes no prediction. Kinds of arrays are those of `transform`.
+
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(100, 3))
+        >>> Y = X @ [[1.0, 0.0], [2.0, -1.0], [0.0, 3.0]] + 5
+        >>> CCA().fit(X, Y).predict([[1.0, 1.0, 1.0]]).round(6)
+        array([[8., 7.]])
+        """
+        learned = self._learned()
+        if X is not None and Y is not None:
+            raise InputError("predict takes one view: predict(X) for Y, predict(None, Y) for X.")
+        if learned.x_loadings is None or learned.y_loadings is None:
+            raise InputError(f"predict needs loadings. {_NO_LOADINGS}")
+        x_mean, y_mean, d = learned.x_mean, learned.y_mean, learned.correlations[:, None]
+        if Y is None:
+            view = open_view(X, "X", len(x_mean))
+            factors = learned.x_projection, d * learned.y_loadings.T
+            return project_view(view, x_mean, *factors, offset=y_mean)
+        view = open_view(Y, "Y", len(y_mean), column=True)
+        factors = learned.y_projection, d * learned.x_loadings.T
+        return project_view(view, y_mean, *factors, offset=x_mean)
+
     @accept_y
     def fit_transform(self, X: ArrayX, Y: ArrayY) -> tuple[ArrayX, ArrayY]:
         """Fit, then the scores (n, k) of both views."""
@@ -284,7 +322,10 @@ class CCA(Estimator):
             except InputError as error:
                 # With too few pairs, hasattr must answer False instead of raising.
                 raise AttributeError(str(error)) from error
-            return getattr(learned, name.removesuffix("_"))
+            value = getattr(learned, name.removesuffix("_"))
+            if value is None:
+                raise AttributeError(f"There is no {name}. {_NO_LOADINGS}")
+            return value
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._fitted is not None or self._moments is not None

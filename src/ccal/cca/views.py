@@ -182,14 +182,18 @@ def open_pair(
     return x, y
 
 
-def project_view(view: ArrayView, mean: Float64, projection: Float64) -> NDArray[Any] | Tensor:
-    """(view - mean) @ projection, chunk by chunk, as the kind of array that the view is."""
-    result = np.empty((view.rows, projection.shape[1]))
+def project_view(
+    view: ArrayView, mean: Float64, *factors: Float64, offset: Float64 | float = 0.0
+) -> NDArray[Any] | Tensor:
+    """(view - mean) @ factor @ ... + offset, in chunks, as the kind of array that the view is."""
+    result = np.empty((view.rows, factors[-1].shape[1]))
     for rows in view.chunks():
         block = view.read(rows)
         with np.errstate(invalid="ignore", over="ignore"):
             block -= mean
-            result[rows] = block @ projection
+            for factor in factors:
+                block = block @ factor
+            result[rows] = block + offset
     if not np.isfinite(result).all():
         view.refuse_values()
     return view.like_input(result)
