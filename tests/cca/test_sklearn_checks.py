@@ -53,6 +53,7 @@ def test_the_keyword_y_stands_for_the_second_view() -> None:
     for one, two in zip(CCA().fit_transform(X, **y), cca.transform(X, Y), strict=True):
         np.testing.assert_array_equal(one, two)
     np.testing.assert_array_equal(cca.transform(None, **y), cca.transform_y(Y))
+    np.testing.assert_array_equal(cca.predict(None, **y), cca.predict(None, Y))
     assert cca.score(X, **y) == cca.score(X, Y=Y)
     with pytest.raises(TypeError, match="'Y'"):
         cca.fit(X, Y=Y, **y)

@@ -10,8 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ccal.bounds import Whole, check
 from ccal.cca.estimator import Estimator, accept_y
 from ccal.cca.fitting import Fitted, Parameters, Progress, fit_moments, fit_pairs
+from ccal.cca.permutation import PermutationTest, permutation_test
 from ccal.cca.statistics import Moments
 from ccal.cca.views import Float64, open_pair, open_view, project_view, stream
 from ccal.errors import InputError, NotFittedError
@@ -258,6 +260,44 @@ class CCA(Estimator):
     def fit_transform(self, X: ArrayX, Y: ArrayY) -> tuple[ArrayX, ArrayY]:
         """Fit, then the scores (n, k) of both views."""
         return self.fit(X, Y).transform(X, Y)
+
+    @accept_y
+    def permutation_test(
+        self, X: Any, Y: Any, *, permutations: int = 1000, groups: Any = None
+    ) -> PermutationTest:
+        """P-values (k,) of the correlations of X (n, d_x) and Y (n, d_y): which are real?
+
+        Uses the parameters of this estimator, and leaves its fit alone. The rows of Y are permuted,
+        and each correlation is compared with the largest one that permuted pairs have without the
+        earlier components (Winkler et al. 2020). P-values are corrected for the number of
+        components. A permutation takes n d_x d_y operations and an eigendecomposition for each
+        component; both views must fit in memory.
+
+        `groups` (n,) are equal for rows that depend on each other, such as the captions of one
+        picture: whole groups change places, with others of their size.
+
+        >>> rng = np.random.default_rng(0)
+        >>> X, noise = rng.normal(size=(2, 300, 4))
+        >>> Y = X * [2, 1, 0, 0] + noise
+        >>> print(CCA().permutation_test(X, Y, permutations=199))
+        component  correlation  p-value
+                1       0.8838   0.0050
+                2       0.7082   0.0050
+                3       0.0886   0.5850
+                4       0.0153   0.7900
+        2 of 4 correlations are significant at the level 0.05 (199 permutations).
+        """
+        parameters = Parameters.of(self.get_params())
+        if parameters.ridge is None:
+            raise InputError(
+                "permutation_test cannot choose a ridge: ridge='auto' would choose it by the pairs "
+                "that it permutes. Pass a number, such as the ridge_ of a fit on other pairs, with "
+                "relative_ridge=False."
+            )
+        check("permutations", permutations, Whole(at_least=1))
+        x, y = open_pair(X, Y)
+        keys = None if groups is None else _keys("groups", groups, x.rows)
+        return permutation_test(x, y, parameters, permutations, keys)
 
     @accept_y
     def score(self, X: Any, Y: Any) -> float:
