@@ -20,13 +20,28 @@ from sklearn.utils.estimator_checks import check_estimator
 from tests.cca.test_linear import assert_same, pairs
 
 
-@pytest.mark.filterwarnings("ignore:Estimator CCA does not inherit from")
+class TwoViews(CCA):
+    """`CCA` under a name that scikit-learn does not know."""
+
+
+_BOTH_VIEWS = "fit_transform(X, Y) gives the scores of both views, transform(X) those of X alone."
+CANNOT_PASS: dict[str, dict[str, str]] = {
+    # scikit-learn knows by the name that `fit_transform` of CCA gives two arrays, as its own does.
+    "CCA": {},
+    "TwoViews": {
+        "check_transformer_data_not_an_array": _BOTH_VIEWS,
+        "check_transformer_general": _BOTH_VIEWS,
+    },
+}
+
+
+@pytest.mark.filterwarnings("ignore:Estimator .* does not inherit from")
 @pytest.mark.filterwarnings("ignore::ccal.errors.SmallBatchWarning")
-@pytest.mark.parametrize("cca", [CCA(), CCA.for_retrieval()], ids=repr)
-def test_all_checks_of_scikit_learn_pass(cca: CCA) -> None:
+@pytest.mark.parametrize("cca", [CCA(), CCA.for_retrieval(), TwoViews()], ids=repr)
+def test_all_checks_of_scikit_learn_pass_but_those_listed(cca: CCA) -> None:
     results = check_estimator(cca, on_fail=None, on_skip=None)
     failed = {r["check_name"]: str(r["exception"]) for r in results if r["status"] == "failed"}
-    assert not failed
+    assert failed.keys() == CANNOT_PASS[type(cca).__name__].keys(), failed
     assert len(results) > 40
 
 
