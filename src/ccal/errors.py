@@ -1,6 +1,8 @@
 """What can go wrong, as exceptions a person can act on."""
 
+import sys
 from dataclasses import dataclass, field
+from typing import Any, Self
 
 
 class CcalError(Exception):
@@ -12,7 +14,23 @@ class InputError(CcalError, ValueError):
 
 
 class NotFittedError(CcalError, RuntimeError):
-    """Projections were asked for before any were computed."""
+    """Projections were asked for before any were computed.
+
+    Where scikit-learn is imported, the error is also a `sklearn.exceptions.NotFittedError`, so that
+    code written for scikit-learn catches it.
+    """
+
+    def __new__(cls, *args: Any) -> Self:
+        """An error of both libraries if scikit-learn is imported."""
+        sklearn = sys.modules.get("sklearn.exceptions")
+        if cls is NotFittedError and sklearn is not None:
+            both: type[Self] = type(cls.__name__, (cls, sklearn.NotFittedError), {})
+            return both(*args)
+        return super().__new__(cls, *args)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # pickle looks a class up by its name, and would find another one than that of __new__.
+        return NotFittedError, self.args
 
 
 class SmallBatchWarning(UserWarning):

@@ -134,6 +134,9 @@ def test_correlations_of_too_few_pairs_are_warned_of(shape: tuple[int, int, int]
     with pytest.warns(SmallBatchWarning, match=message) as seen:
         assert CCA().partial_fit(X, Y).correlations_[0] > 0.999
     assert seen[0].filename == __file__
+    with pytest.warns(SmallBatchWarning, match=message) as seen:
+        CCA().fit_transform(X, Y)
+    assert seen[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         CCA.for_retrieval().fit(X, Y)

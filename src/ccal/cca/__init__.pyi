@@ -1,5 +1,6 @@
 from ccal.cca.layer import CCALayer as CCALayer
 from ccal.cca.linear import CCA as CCA
+from ccal.cca.permutation import PermutationTest as PermutationTest
 from ccal.cca.solver import add_ridge as add_ridge
 from ccal.cca.solver import canonical_projections as canonical_projections
 from ccal.cca.solver import polar_factor as polar_factor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -27,7 +28,7 @@ from ccal.cca.selection import (
     try_out,
 )
 from ccal.cca.solver import fix_signs, solve, usable_ridge
-from ccal.cca.statistics import Moments
+from ccal.cca.statistics import Covariances, Moments
 from ccal.cca.views import ArrayView, Float64, SampleSpan, stream
 from ccal.errors import InputError, SmallBatchWarning
 from ccal.numbering import Integers
@@ -80,7 +81,7 @@ class Parameters:
     def components(self, dim_x: int, dim_y: int, samples: int) -> int:
         """Number of components to compute."""
         if samples < 2:
-            raise InputError(f"CCA needs at least 2 samples, got {samples}.")
+            raise InputError(f"CCA needs at least 2 samples, got {samples} sample(s).")
         limit = min(dim_x, dim_y, samples - 1)
         if self.n_components is not None and self.n_components > limit:
             raise InputError(
@@ -103,6 +104,8 @@ class Fitted:
     power: float
     n_samples_seen: int
     search: list[dict[str, object]]
+    x_loadings: Float64 | None = None
+    y_loadings: Float64 | None = None
 
     @classmethod
     def restore(cls, values: dict[str, Any]) -> Fitted:
@@ -114,10 +117,16 @@ class Fitted:
         ]
         fitted = cls(**{**values, "ridge": tuple(values["ridge"]), "search": search})
         k = len(fitted.correlations)
-        sides = ((fitted.x_mean, fitted.x_projection), (fitted.y_mean, fitted.y_projection))
-        for mean, projection in sides:
-            if projection.shape != (len(mean), k) or not np.isfinite(projection).all():
-                raise ValueError(f"projections of shape {projection.shape} do not fit.")
+        sides = (
+            (fitted.x_mean, fitted.x_projection, fitted.x_loadings),
+            (fitted.y_mean, fitted.y_projection, fitted.y_loadings),
+        )
+        for mean, *matrices in sides:
+            for matrix in matrices:
+                if matrix is None:  # the loadings in a file of an earlier version
+                    continue
+                if matrix.shape != (len(mean), k) or not np.isfinite(matrix).all():
+                    raise ValueError(f"a matrix of shape {matrix.shape} does not fit.")
         return fitted
 
 
@@ -180,14 +189,42 @@ def fit_moments(
     trials: Sequence[Trial] = (),
 ) -> Fitted:
     """Fit on moments; where a view has a span, they are those of its coordinates."""
-    if parameters.ridge is None or parameters.power is None:
-        raise AssertionError("ridge and power must be chosen before the fit")
+    if parameters.power is None:
+        raise AssertionError("power must be chosen before the fit")
     mean_x, mean_y = (
         mean.numpy().copy() if span is None else span.mean
         for mean, span in zip((moments.mean_x, moments.mean_y), spans, strict=True)
     )
     dims = len(mean_x), len(mean_y)
     k = parameters.components(*dims, moments.count)
+    cov, ridge = regularised(moments, parameters, dims)
+    A, B, correlations, _ = solve(cov, k=k)
+    if parameters.n_components is None:
+        k = max(1, int((correlations > NEGLIGIBLE * correlations[0]).sum()))
+        A, B, correlations = A[:, :k], B[:, :k], correlations[:k]
+    # The span of few distinct samples may have fewer directions than were asked for.
+    missing = (0, k - len(correlations))
+    (A, x_loadings), (B, y_loadings) = (
+        (pad(half, missing) for half in _lift(torch.cat((part, S @ part), 1), span).chunk(2, dim=1))
+        for part, S, span in zip((A, B), (cov.xx, cov.yy), spans, strict=True)
+    )
+    A, others = fix_signs(A, torch.cat((B, x_loadings, y_loadings)))
+    B, x_loadings, y_loadings = others.split((dims[1], *dims))
+    correlations = pad(correlations.clamp(max=1), missing)
+    if parameters.ridge == (0.0, 0.0):
+        _warn_if_perfect(correlations, dims, moments.count)
+    learned = correlations.numpy(), A.numpy(), B.numpy(), mean_x, mean_y
+    search = [asdict(trial) for trial in trials]
+    loadings = x_loadings.numpy(), y_loadings.numpy()
+    return Fitted(*learned, ridge, parameters.power, moments.count, search, *loadings)
+
+
+def regularised(
+    moments: Moments, parameters: Parameters, dims: tuple[int, int]
+) -> tuple[Covariances, tuple[float, float]]:
+    """Covariances with the ridge of each view added, and that ridge; `dims` are d_x and d_y."""
+    if parameters.ridge is None:
+        raise AssertionError("ridge must be chosen before the fit")
     unit = _mean_variances(moments, dims) if parameters.relative_ridge else (1.0, 1.0)
     cov = moments.covariances()
     ridge_x = usable_ridge(cov.xx, parameters.ridge[0] * unit[0])
@@ -195,20 +232,7 @@ def fit_moments(
     # The covariances are copies, so the ridge is added in place.
     cov.xx.diagonal().add_(ridge_x)
     cov.yy.diagonal().add_(ridge_y)
-    A, B, correlations, _ = solve(cov, k=k)
-    if parameters.n_components is None:
-        k = max(1, int((correlations > NEGLIGIBLE * correlations[0]).sum()))
-        A, B, correlations = A[:, :k], B[:, :k], correlations[:k]
-    # The span of few distinct samples may have fewer directions than were asked for.
-    missing = (0, k - len(correlations))
-    A, B = (pad(_lift(part, span), missing) for part, span in zip((A, B), spans, strict=True))
-    A, B = fix_signs(A, B)
-    correlations = pad(correlations.clamp(max=1), missing)
-    if not any(parameters.ridge):
-        _warn_if_perfect(correlations, dims, moments.count)
-    learned = correlations.numpy(), A.numpy(), B.numpy(), mean_x, mean_y
-    search = [asdict(trial) for trial in trials]
-    return Fitted(*learned, (ridge_x, ridge_y), parameters.power, moments.count, search)
+    return cov, (ridge_x, ridge_y)
 
 
 def _warn_if_perfect(correlations: Tensor, dims: tuple[int, int], samples: int) -> None:
@@ -221,9 +245,16 @@ def _warn_if_perfect(correlations: Tensor, dims: tuple[int, int], samples: int) 
             f"Classic CCA needs more than {sum(dims)} pairs. Use CCA(ridge='auto', power='auto'), "
             "CCA.for_retrieval() or another ridge above 0.",
             SmallBatchWarning,
-            # To the line that calls fit, or that asks for a result after partial_fit.
-            stacklevel=5,
+            stacklevel=_level_of_caller(),
         )
+
+
+def _level_of_caller() -> int:
+    """Stack level, for a warning, of the line outside of `ccal.cca` that led to it."""
+    frame, level = inspect.currentframe(), 0
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("ccal.cca."):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _different(

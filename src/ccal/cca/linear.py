@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
@@ -11,7 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ccal.bounds import Whole, check
+from ccal.cca.estimator import Estimator, accept_y
 from ccal.cca.fitting import Fitted, Parameters, Progress, fit_moments, fit_pairs
+from ccal.cca.permutation import PermutationTest, permutation_test
 from ccal.cca.statistics import Moments
 from ccal.cca.views import Float64, open_pair, open_view, project_view, stream
 from ccal.errors import InputError, NotFittedError
@@ -25,52 +27,11 @@ ArrayX = TypeVar("ArrayX", NDArray[Any], Tensor)
 ArrayY = TypeVar("ArrayY", NDArray[Any], Tensor)
 
 _KIND = "ccal.CCA/1"
+_NO_LOADINGS = "This CCA was saved by an earlier version, without loadings; fit it again."
 _LEARNED = tuple(f"{field.name}_" for field in fields(Fitted))
 
 
-class _Estimator:
-    """scikit-learn's estimator protocol, without importing scikit-learn.
-
-    Parameters are the arguments of `__init__`, stored under their names exactly as given.
-    """
-
-    @classmethod
-    def _defaults(cls) -> dict[str, Any]:
-        signature = inspect.signature(cls)
-        return {name: p.default for name, p in signature.parameters.items()}
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters by name. `deep` changes nothing: no parameter is an estimator."""
-        return {name: getattr(self, name) for name in self._defaults()}
-
-    def set_params(self, **params: Any) -> Self:
-        """Change parameters; they are checked by the next `fit`."""
-        known = self._defaults()
-        for name, value in params.items():
-            if name not in known:
-                raise InputError(
-                    f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}."
-                )
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        default = self._defaults()
-        changed = [f"{k}={v!r}" for k, v in self.get_params().items() if v is not default[k]]
-        return f"{type(self).__name__}({', '.join(changed)})"
-
-    def __sklearn_tags__(self) -> Any:
-        """Facts that scikit-learn asks an estimator for; only then is it imported."""
-        from sklearn.utils import Tags, TargetTags, TransformerTags
-
-        return Tags(
-            estimator_type=None,
-            target_tags=TargetTags(required=True, multi_output=True, two_d_labels=True),
-            transformer_tags=TransformerTags(),
-        )
-
-
-class CCA(_Estimator):
+class CCA(Estimator):
     """Canonical correlation analysis of two views.
 
     Finds the directions of X (n, d_x) and of Y (n, d_y) that correlate most, and projects both
@@ -85,9 +46,10 @@ class CCA(_Estimator):
     or `CCA.for_retrieval()` for fixed values that do well.
 
     Views may be NumPy arrays, memory-mapped files larger than memory (`np.load(path,
-    mmap_mode="r")`: read once, in chunks) or tensors. Statistics are float64 and exact. A view with
-    more features than samples is solved in the span of its samples, which gives the same answer
-    without a d x d matrix.
+    mmap_mode="r")`: read once, in chunks) or tensors; Y of shape (n,) is one column. Statistics are
+    float64 and exact. A view with more features than samples is solved in the span of its samples,
+    which gives the same answer without a d x d matrix. For the tools of scikit-learn, every method
+    takes the keyword `y` for `Y`.
 
     Args:
         n_components: dimension k of the common space, at most min(d_x, d_y, n - 1); None takes
@@ -108,6 +70,8 @@ class CCA(_Estimator):
         x_projection_, y_projection_: A (d_x, k) and B (d_y, k), with A' (Sxx + r I) A = I. The
             largest entry of each column of A is positive. Scores are
             (X - x_mean_) A diag(correlations_^power_).
+        x_loadings_, y_loadings_: (Sxx + r I) A (d_x, k) and (Syy + r I) B (d_y, k), for ridge 0 the
+            covariances of features and variates.
         x_mean_, y_mean_: (d_x,) and (d_y,).
         ridge_: the absolute ridge of each view, raised if a view would not be invertible.
         power_: the power in use.
@@ -132,6 +96,8 @@ class CCA(_Estimator):
     correlations_: Float64
     x_projection_: Float64
     y_projection_: Float64
+    x_loadings_: Float64
+    y_loadings_: Float64
     x_mean_: Float64
     y_mean_: Float64
     ridge_: tuple[float, float]
@@ -173,6 +139,7 @@ class CCA(_Estimator):
         """
         return cls(n_components, **{"ridge": 1.0, "power": 1.0, **changes})
 
+    @accept_y
     def fit(
         self,
         X: Any,
@@ -203,6 +170,7 @@ class CCA(_Estimator):
         self._fitted, self._moments = fit_pairs(x, y, parameters, progress, **keys)
         return self
 
+    @accept_y
     def partial_fit(self, X: Any, Y: Any) -> Self:
         """Learn from more pairs, as if they had been part of the same `fit`.
 
@@ -235,6 +203,7 @@ class CCA(_Estimator):
     def transform(self, X: None, Y: ArrayY) -> ArrayY: ...
     @overload
     def transform(self, X: ArrayX, Y: ArrayY) -> tuple[ArrayX, ArrayY]: ...
+    @accept_y
     def transform(self, X: Any, Y: Any = None) -> Any:
         """Scores (n, k) of X, of Y if X is None, or of both; their rows need not be pairs.
 
@@ -246,7 +215,7 @@ class CCA(_Estimator):
         if Y is None:
             view = open_view(X, "X", len(learned.x_mean))
             return project_view(view, learned.x_mean, learned.x_projection * weights)
-        view = open_view(Y, "Y", len(learned.y_mean))
+        view = open_view(Y, "Y", len(learned.y_mean), column=True)
         scores = project_view(view, learned.y_mean, learned.y_projection * weights)
         return scores if X is None else (self.transform(X), scores)
 
@@ -254,10 +223,83 @@ class CCA(_Estimator):
         """Scores (n, k) of Y alone."""
         return self.transform(None, Y)
 
+    @overload
+    def predict(self, X: ArrayX, Y: None = None) -> ArrayX: ...
+    @overload
+    def predict(self, X: None, Y: ArrayY) -> ArrayY: ...
+    @accept_y
+    def predict(self, X: Any, Y: Any = None) -> Any:
+        """Predict Y (n, d_y) from X (n, d_x) or, as `predict(None, Y)`, X from Y.
+
+        The best linear prediction from the k canonical variates of the given view (reduced-rank
+        regression): least squares, with the ridge of that view as the penalty. With all components
+        it is ordinary least squares for ridge 0, and ridge regression otherwise. `power` weighs
+        scores, and changes no prediction. Kinds of arrays are those of `transform`.
+
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(100, 3))
+        >>> Y = X @ [[1.0, 0.0], [2.0, -1.0], [0.0, 3.0]] + 5
+        >>> CCA().fit(X, Y).predict([[1.0, 1.0, 1.0]]).round(6)
+        array([[8., 7.]])
+        """
+        learned = self._learned()
+        if X is not None and Y is not None:
+            raise InputError("predict takes one view: predict(X) for Y, predict(None, Y) for X.")
+        if learned.x_loadings is None or learned.y_loadings is None:
+            raise InputError(f"predict needs loadings. {_NO_LOADINGS}")
+        x_mean, y_mean, d = learned.x_mean, learned.y_mean, learned.correlations[:, None]
+        if Y is None:
+            view = open_view(X, "X", len(x_mean))
+            factors = learned.x_projection, d * learned.y_loadings.T
+            return project_view(view, x_mean, *factors, offset=y_mean)
+        view = open_view(Y, "Y", len(y_mean), column=True)
+        factors = learned.y_projection, d * learned.x_loadings.T
+        return project_view(view, y_mean, *factors, offset=x_mean)
+
+    @accept_y
     def fit_transform(self, X: ArrayX, Y: ArrayY) -> tuple[ArrayX, ArrayY]:
         """Fit, then the scores (n, k) of both views."""
         return self.fit(X, Y).transform(X, Y)
 
+    @accept_y
+    def permutation_test(
+        self, X: Any, Y: Any, *, permutations: int = 1000, groups: Any = None
+    ) -> PermutationTest:
+        """P-values (k,) of the correlations of X (n, d_x) and Y (n, d_y): which are real?
+
+        Uses the parameters of this estimator, and leaves its fit alone. The rows of Y are permuted,
+        and each correlation is compared with the largest one that permuted pairs have without the
+        earlier components (Winkler et al. 2020). P-values are corrected for the number of
+        components. A permutation takes n d_x d_y operations and an eigendecomposition for each
+        component; both views must fit in memory.
+
+        `groups` (n,) are equal for rows that depend on each other, such as the captions of one
+        picture: whole groups change places, with others of their size.
+
+        >>> rng = np.random.default_rng(0)
+        >>> X, noise = rng.normal(size=(2, 300, 4))
+        >>> Y = X * [2, 1, 0, 0] + noise
+        >>> print(CCA().permutation_test(X, Y, permutations=199))
+        component  correlation  p-value
+                1       0.8838   0.0050
+                2       0.7082   0.0050
+                3       0.0886   0.5850
+                4       0.0153   0.7900
+        2 of 4 correlations are significant at the level 0.05 (199 permutations).
+        """
+        parameters = Parameters.of(self.get_params())
+        if parameters.ridge is None:
+            raise InputError(
+                "permutation_test cannot choose a ridge: ridge='auto' would choose it by the pairs "
+                "that it permutes. Pass a number, such as the ridge_ of a fit on other pairs, with "
+                "relative_ridge=False."
+            )
+        check("permutations", permutations, Whole(at_least=1))
+        x, y = open_pair(X, Y)
+        keys = None if groups is None else _keys("groups", groups, x.rows)
+        return permutation_test(x, y, parameters, permutations, keys)
+
+    @accept_y
     def score(self, X: Any, Y: Any) -> float:
         """Mean reciprocal rank of each row's counterpart by cosine, mean of X -> Y and Y -> X.
 
@@ -320,7 +362,10 @@ class CCA(_Estimator):
             except InputError as error:
                 # With too few pairs, hasattr must answer False instead of raising.
                 raise AttributeError(str(error)) from error
-            return getattr(learned, name.removesuffix("_"))
+            value = getattr(learned, name.removesuffix("_"))
+            if value is None:
+                raise AttributeError(f"There is no {name}. {_NO_LOADINGS}")
+            return value
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._fitted is not None or self._moments is not None

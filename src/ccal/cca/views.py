@@ -102,13 +102,21 @@ def chunk_size(dim: int) -> int:
     return max(1024, _CHUNK_VALUES // max(dim, 1))
 
 
-def open_view(data: Any, name: str, dim: int | None = None) -> ArrayView:
+class _NotNumbersError(InputError, TypeError):
+    """An array holds objects that are no numbers."""
+
+
+def open_view(data: Any, name: str, dim: int | None = None, *, column: bool = False) -> ArrayView:
     """Check that `data` is an (n, d) array of real numbers, with d = `dim` if given.
 
-    Nothing is copied, so a memory-mapped array stays on disk. Lists and data frames are accepted.
+    Nothing is copied, so a memory-mapped array stays on disk. Lists, data frames and arrays of
+    Python numbers are accepted. With `column`, an (n,) array is one column.
     """
     if data is None:
-        raise InputError(f"{name} is missing: got None, expected a matrix (samples, features).")
+        raise InputError(
+            f"{name} is missing. Expected array-like (array or non-string sequence), got None; "
+            "pass a matrix of shape (samples, features)."
+        )
     if np.ma.is_masked(data):
         raise InputError(f"{name} has masked values; fill them, or leave their samples out.")
     if hasattr(data, "toarray"):
@@ -117,23 +125,34 @@ def open_view(data: Any, name: str, dim: int | None = None) -> ArrayView:
         if data.layout != torch.strided:
             raise InputError(f"{name} is a sparse tensor; pass {name}.to_dense().")
         data = data.detach()
-        real = not data.is_complex()
+        kind = "c" if data.is_complex() else "f"
     else:
         data = _array(data, name)
-        real = data.dtype.kind in "fiub"
+        kind = data.dtype.kind
+    if kind not in "fiub":
+        reason = "Complex data not supported: " if kind == "c" else ""
+        raise InputError(f"{reason}{name} must hold real numbers, got an array of {data.dtype}.")
     shape = tuple(data.shape)
-    if not real:
-        raise InputError(f"{name} must hold real numbers, got an array of {data.dtype}.")
-    if len(shape) != 2:
-        hint = f"; use {name}.reshape(-1, 1) for a single feature" if len(shape) == 1 else ""
-        raise InputError(
-            f"{name} must be a matrix of shape (samples, features), got shape {shape}{hint}."
+    if column and len(shape) == 1:
+        data = data[:, None]
+    elif len(shape) != 2:
+        hint = (
+            f" Reshape your data: {name}.reshape(-1, 1) for a single feature, "
+            f"{name}.reshape(1, -1) for a single sample."
         )
-    if shape[1] == 0:
-        raise InputError(f"{name} has no features: shape {shape}.")
-    if dim is not None and shape[1] != dim:
         raise InputError(
-            f"{name} has {shape[1]} features, but CCA was fitted with {dim} (got shape {shape})."
+            f"{name} must be a matrix of shape (samples, features), got shape {shape}."
+            f"{hint if len(shape) == 1 else ''}"
+        )
+    features = data.shape[1]
+    if features == 0:
+        raise InputError(
+            f"{name} has 0 feature(s) (shape={shape}) while a minimum of 1 is required."
+        )
+    if dim is not None and features != dim:
+        raise InputError(
+            f"{name} has {features} features, but CCA is expecting {dim} features as input, as in "
+            f"fit (got shape {shape})."
         )
     return ArrayView(data, name)
 
@@ -142,18 +161,20 @@ def _array(data: Any, name: str) -> NDArray[Any]:
     """`data` as NumPy has it; the columns of a data frame may differ in kind."""
     try:
         array = np.asarray(data)
-        if array.dtype == object and hasattr(data, "to_numpy"):
-            array = data.to_numpy(dtype=np.float64, na_value=np.nan)
+        if array.dtype == object:
+            frame = hasattr(data, "to_numpy")
+            array = data.to_numpy(np.float64, na_value=np.nan) if frame else array.astype(float)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be a matrix of real numbers: {error}.") from error
+        kind = _NotNumbersError if isinstance(error, TypeError) else InputError
+        raise kind(f"{name} must be a matrix of real numbers: {error}.") from error
     return array
 
 
 def open_pair(
     X: Any, Y: Any, dim_x: int | None = None, dim_y: int | None = None
 ) -> tuple[ArrayView, ArrayView]:
-    """Check two views of the same samples."""
-    x, y = open_view(X, "X", dim_x), open_view(Y, "Y", dim_y)
+    """Check two views of the same samples; Y (n,) is one column."""
+    x, y = open_view(X, "X", dim_x), open_view(Y, "Y", dim_y, column=True)
     if x.rows != y.rows:
         raise InputError(
             f"X and Y must be pairs, one row each, but X has {x.rows} rows and Y has {y.rows}."
@@ -161,14 +182,18 @@ def open_pair(
     return x, y
 
 
-def project_view(view: ArrayView, mean: Float64, projection: Float64) -> NDArray[Any] | Tensor:
-    """(view - mean) @ projection, chunk by chunk, as the kind of array that the view is."""
-    result = np.empty((view.rows, projection.shape[1]))
+def project_view(
+    view: ArrayView, mean: Float64, *factors: Float64, offset: Float64 | float = 0.0
+) -> NDArray[Any] | Tensor:
+    """(view - mean) @ factor @ ... + offset, in chunks, as the kind of array that the view is."""
+    result = np.empty((view.rows, factors[-1].shape[1]))
     for rows in view.chunks():
         block = view.read(rows)
         with np.errstate(invalid="ignore", over="ignore"):
             block -= mean
-            result[rows] = block @ projection
+            for factor in factors:
+                block = block @ factor
+            result[rows] = block + offset
     if not np.isfinite(result).all():
         view.refuse_values()
     return view.like_input(result)
