@@ -291,6 +291,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "ccal": {
         **_SHEET_AUDIO,
         "start": "linear",
+        "learning_rate": 3e-3,
         "margin": 1.0,
         "direction": "both",
         "select": "both",
