@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ccal
-from ccal.encoders import VGG, LinearTower
+from ccal.encoders import VGG, LinearTower, ResidualVGG
 from ccal.runs import load_model
 from tests.cli.conftest import invoke
 
@@ -67,6 +67,20 @@ def test_an_index_of_pictures_is_searched(arrays: Path) -> None:
         found = invoke("search", place, "one.npy", "--modality", "sheet", "-k", "5", "--json")
         assert found.code == 0, found
         assert len(json.loads(found.out)[0]["hits"]) == 5
+
+
+def test_the_preset_ccal_starts_as_linear_cca(arrays: Path) -> None:
+    outcome = invoke("train", *QUICK, "--preset", "ccal", "--dim", "6", "--set", "stride=2")
+    assert outcome.code == 0, outcome
+    records = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
+    assert [record["epoch"] for record in records] == [0, 1]
+    assert records[0]["mrr_x_to_y"] > 0.6
+    assert isinstance(load_model("run").towers["audio"], ResidualVGG)
+    np.save("flat.npy", np.load("audio.npy").reshape(60, -1))
+    mixed = ["--x", "sheet=sheet.npy", "--y", "audio=flat.npy", "-o", "other"]
+    refused = invoke("train", *mixed, "--preset", "ccal", "--set", "stride=2")
+    assert refused.code != 0
+    assert 'start = "linear" needs pictures' in refused.err
 
 
 @pytest.mark.parametrize("method", ["linear", "refined"])

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import ccal
-from ccal.encoders import VGG, build_tower, tower_config
+from ccal.encoders import VGG, ResidualVGG, build_tower, pooled_pixels, tower_config
 
 # The paper's Table 7 with batch normalisation after every convolution: maps and kernel sizes.
 _TABLE = [(16, 3), (16, 3), (32, 3), (32, 3), (64, 3), (64, 3), (64, 3), (64, 3), (32, 1)]
@@ -70,3 +70,29 @@ def test_impossible_sizes_are_refused(arguments: dict[str, Any], words: str) -> 
 def test_other_pictures_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(ccal.InputError, match="takes pictures"):
         VGG(40)(torch.rand(shape))
+
+
+def test_a_residual_tower_starts_as_its_linear_map() -> None:
+    tower, pictures = ResidualVGG(40, 50, 4, stride=2), torch.rand(6, 40, 50)
+    torch.testing.assert_close(tower(pictures), tower.linear(pooled_pixels(pictures)))
+    tower(pictures).square().sum().backward()
+    last = tower.network.layers[-1]
+    assert isinstance(last, nn.BatchNorm2d)
+    assert last.weight.grad is not None
+    assert last.weight.grad.abs().max() > 0
+    again = build_tower(tower_config(tower)).eval()
+    again.load_state_dict(tower.state_dict())
+    torch.testing.assert_close(again(pictures), tower.eval()(pictures))
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "size"), [(40, 100, 2), (136, 100, 4), (20, 30, 1), (45, 47, 2)]
+)
+def test_pooled_pixels_are_means_of_squares(height: int, width: int, size: int) -> None:
+    pictures = torch.rand(3, height, width)
+    rows, columns = height // size, width // size
+    assert rows * columns <= 1000
+    cut = pictures[:, : rows * size, : columns * size]
+    expected = cut.reshape(3, rows, size, columns, size).mean((2, 4)).flatten(1)
+    torch.testing.assert_close(pooled_pixels(pictures), expected)
+    torch.testing.assert_close(pooled_pixels(pictures[:, None]), expected)
