@@ -197,7 +197,8 @@ class Reproduction:
         first = next(iter(self.found.values()))[0] if self.found else {}
         candidates = ""
         if "x_to_y" in first.get("test", {}):
-            candidates = f" {first['test']['x_to_y']['candidates']:,} candidates."
+            count = first["test"]["x_to_y"]["candidates"]
+            candidates = f" {count:,} candidates; equal scores count against the right one."
         return f"Means over seeds ± their standard deviation; seeds: {counts}.{candidates}"
 
     def _of_ccal(self) -> list[PairedTest]:
