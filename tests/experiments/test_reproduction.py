@@ -224,7 +224,7 @@ def test_sheet_music_and_sound(
     monkeypatch.setattr(paper_data, "_SMALL_TUNES", 6)
     options = ["--budget", "small", "-o", tmp_path, "--jobs", 1]
     changes = ["--set", "max_epochs=1", "--set", "batch_size=130"]
-    rows = ["--methods", "linear,ccal,ours"]
+    rows = ["--methods", "linear,ccal,tuned,ours"]
     result = invoke("nottingham-10pct", store.folder, *options, *changes, *rows)
     assert result.exit_code == 0, result.output
     assert "stride 2 (paper: 1)" in result.output
@@ -233,8 +233,10 @@ def test_sheet_music_and_sound(
     test = SheetAudioPairs(store, paper_data.nottingham_split(store).test)
     for run in content["runs"]:
         assert run["test"]["x_to_y"]["candidates"] == len(test)
-    ours = next(run for run in content["runs"] if run["row"] == "ours")
-    assert (ours["settings"]["margin"], ours["settings"]["stride"]) == (1.0, 2)
+    settings = {run["row"]: run["settings"] for run in content["runs"]}
+    assert (settings["tuned"]["margin"], settings["tuned"]["stride"]) == (1.0, 2)
+    assert (settings["tuned"]["start"], settings["ccal"]["start"]) == ("linear", "random")
+    assert settings["ours"]["method"] == "refined"
     assert list((tmp_path / "examples").glob("sheet-*.png"))
     page = (tmp_path / "table.html").read_text()
     assert "data:image/png" in page or "data:image/jpeg" in page

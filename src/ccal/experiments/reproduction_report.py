@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean, stdev
@@ -97,7 +98,7 @@ class Reproduction:
         ]
         for row, title in self.paper.rows.items():
             if row in self.found:
-                cells.append([f"{title}, ours", *self._means(row, part, way)])
+                cells.append([f"{title}, here", *self._means(row, part, way)])
             if row in below:
                 cells.append([f"{title}, paper", *map(_published, published[below[row]][own])])
         return cells
@@ -109,6 +110,7 @@ class Reproduction:
         name = ("x_to_y", "y_to_x")[way]
         return [_spread([r[part][name][measure] for r in results]) for measure in MEASURES]
 
+    @cached_property
     def tests(self) -> list[PairedTest]:
         """Paired tests of all pairs of rows, over test queries or test classes."""
         tests: list[PairedTest] = []
@@ -204,8 +206,9 @@ class Reproduction:
     def _of_ccal(self) -> list[PairedTest]:
         """The tests of CCAL, with the paper's settings and with ours, against the other methods."""
         rows = [row for row in self.found if row.endswith(("ccal", "tuned"))]
-        tests = self.tests()
-        return [t.seen_from(row) for row in rows for t in tests if row in (t.one, t.other)]
+        tests = [t.seen_from(row) for row in rows for t in self.tests if row in (t.one, t.other)]
+        # With two text networks, methods are compared on the same one.
+        return [t for t in tests if _network(t.other) in ("", _network(t.one))]
 
     def to_markdown(self) -> str:
         """Everything that the text has, as Markdown."""
@@ -229,7 +232,7 @@ class Reproduction:
                 for results in self.found.values()
                 for result in results
             ],
-            "tests": [asdict(test) for test in self.tests()] if len(self.found) > 1 else [],
+            "tests": [asdict(test) for test in self.tests] if len(self.found) > 1 else [],
         }
 
     def write(self, folder: Path) -> None:
@@ -325,6 +328,11 @@ def _spread(values: Sequence[float]) -> str:
 def _markdown(cells: Sequence[Sequence[str]]) -> str:
     rows = [f"| {' | '.join(line)} |" for line in cells]
     return "\n".join([rows[0], "| --- " * len(cells[0]) + "|", *rows[1:]])
+
+
+def _network(row: str) -> str:
+    """The text network of a row of a zero-shot table; nothing for other rows."""
+    return row.rpartition("-")[0]
 
 
 def _test_cells(test: PairedTest) -> list[str]:
