@@ -1,0 +1,44 @@
+"""The figures on the result pages are those of the tables in benchmarks/reproduce."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+
+from ccal.experiments.paper_tables import MEASURES, table_of
+
+ROOT = Path(__file__).parents[2]
+PAGES = {
+    "cub": "zero-shot.md",
+    "flickr8k": "flickr8k.md",
+    "nottingham-10pct": "nottingham.md",
+    "nottingham-27000-pairs": "nottingham.md",
+}
+
+
+def means(runs: list[dict[str, Any]]) -> list[float]:
+    """The figures of a row: both directions of all measures, or AP@50."""
+    tests = [run["test"] for run in runs]
+    if "ap" in tests[0]:
+        return [fmean(test["ap"] for test in tests)]
+    ways = ("x_to_y", "y_to_x")
+    return [fmean(test[way][name] for test in tests) for way in ways for name in MEASURES]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_row_stands_on_its_page(name: str) -> None:
+    content = json.loads((ROOT / "benchmarks/reproduce" / f"{name}.json").read_text())
+    lines = (ROOT / "docs/results" / PAGES[name]).read_text().splitlines()
+    titles = table_of(content["table"]).rows
+    by_row: dict[str, list[dict[str, Any]]] = {}
+    for run in content["runs"]:
+        by_row.setdefault(run["row"], []).append(run)
+    for row, runs in by_row.items():
+        shown = [line.split(" | ") for line in lines if line.startswith(f"| {titles[row]} |")]
+        expected = {f"{value:.1f}" for value in means(runs)}
+        cells = [{cell.split(" ± ")[0] for cell in line} for line in shown]
+        assert any(expected <= found for found in cells), (name, row, expected)
