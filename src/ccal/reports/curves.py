@@ -91,13 +91,16 @@ def validation_curves(
     with style.chart(width, 3.4, "Validation score (%)", x="epoch") as (figure, axes):
         for index, (method, runs) in enumerate(runs_by_method.items()):
             colour, _ = look(index)
+            # Colours come again after some methods; dashes tell those apart.
+            dashes = ("-", "--", ":")[index // len(style.SERIES) % 3]
+            shown: dict[str, Any] = {"color": colour, "linestyle": dashes, "linewidth": 1.4}
             for records in runs:
                 stages = by_stage(records)
                 stage = next(iter(stages.values()))
                 scores = np.nanmean([stage[name] for name in _scores(stages)], axis=0)
-                lines = _line(axes, stage["epoch"], scores, color=colour, linewidth=1.4)
+                lines = _line(axes, stage["epoch"], scores, **shown)
             handles.append(lines)
-            labels.append(plain(method, 30))
+            labels.append(plain(method, 40))
         style.whole_ticks(axes)
         place = "outside right upper" if width >= 6 else "outside lower left"
         label_legend(figure, handles, labels, loc=place)
