@@ -69,13 +69,18 @@ def test_an_index_of_pictures_is_searched(arrays: Path) -> None:
         assert len(json.loads(found.out)[0]["hits"]) == 5
 
 
-def test_the_preset_ccal_starts_as_linear_cca(arrays: Path) -> None:
-    outcome = invoke("train", *QUICK, "--preset", "ccal", "--dim", "6", "--set", "stride=2")
+@pytest.mark.parametrize("method", ["ccal", "dcca", "learned"])
+def test_every_method_can_start_as_linear_cca(arrays: Path, method: str) -> None:
+    options = ["--preset", "ccal", "--method", method, "--dim", "6", "--set", "stride=2"]
+    outcome = invoke("train", *QUICK, *options)
     assert outcome.code == 0, outcome
     records = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
     assert [record["epoch"] for record in records] == [0, 1]
     assert records[0]["mrr_x_to_y"] > 0.6
     assert isinstance(load_model("run").towers["audio"], ResidualVGG)
+
+
+def test_a_start_at_linear_cca_needs_pictures(arrays: Path) -> None:
     np.save("flat.npy", np.load("audio.npy").reshape(60, -1))
     mixed = ["--x", "sheet=sheet.npy", "--y", "audio=flat.npy", "-o", "other"]
     refused = invoke("train", *mixed, "--preset", "ccal", "--set", "stride=2")

@@ -33,7 +33,7 @@ from ccal.encoders.dense import signed_root
 from ccal.errors import InputError
 from ccal.features import ImageFeatures, TfidfVectoriser, WordSequences
 from ccal.losses import InfoNCELoss, PairwiseRankingLoss, SigmoidLoss, TraceNormLoss
-from ccal.model import DualEncoder
+from ccal.model import DualEncoder, LearnedProjection
 from ccal.training.batches import Features, PairFeatures, relation
 from ccal.training.scoring import clearly_better, reciprocal_ranks
 from ccal.training.settings import Settings
@@ -107,7 +107,8 @@ def build_model(
 def start_linear(model: DualEncoder, train: Features, seed: int = 0) -> None:
     """Let both towers, which must be `ResidualVGG`, start as linear CCA of the pooled pixels.
 
-    Of many training pairs evenly spaced ones are taken.
+    Of many training pairs evenly spaced ones are taken. Learned projections start as the identity,
+    so that they, too, begin at linear CCA.
     """
     linear = []
     for name, tower in model.towers.items():
@@ -128,6 +129,9 @@ def start_linear(model: DualEncoder, train: Features, seed: int = 0) -> None:
     cca = CCA(model.dim, ridge="auto", power=0.0, random_state=seed).fit(x, y)
     linear[0].initialise(cca.x_mean_, cca.x_projection_)
     linear[1].initialise(cca.y_mean_, cca.y_projection_)
+    if isinstance(model.projection, LearnedProjection):
+        nn.init.eye_(model.projection.x.weight)
+        nn.init.eye_(model.projection.y.weight)
 
 
 def projection_options(settings: Settings) -> dict[str, Any]:
