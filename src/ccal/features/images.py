@@ -77,7 +77,7 @@ class ImageFeatures:
     """Features of images by a network that was trained on ImageNet or elsewhere.
 
     Args:
-        backbone: "efficientnet-lite0", "-lite1" or "-lite2" (1,280 features, `ccal[images]`), a
+        backbone: "efficientnet-lite0", "-lite1" or "-lite2" (1,280 features, extra `images`), a
             name given to `register_backbone`, a `Backbone`, or any module as `as_backbone` takes
             it. Only named ones can be saved with a model.
         size, crop: other than the backbone's own.

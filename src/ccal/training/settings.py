@@ -85,10 +85,10 @@ class Settings:
         text: front end of texts for ccal, dcca and learned: "tfidf", or words in order for the
             paper's towers "word-cnn" and "word-crnn", which have hidden layers of their own.
             The other methods always have TF-IDF.
-        backbone: network for image files, as `ccal.features` knows it (needs ccal[images]).
+        backbone: network for image files, as `ccal.features` knows it (extra `images`).
         min_count: a word of a text modality stays if it occurs that often in the training texts.
         sublinear: TF-IDF takes 1 + ln(count) of a word instead of its count.
-        lemmatise: words are reduced to their dictionary form (needs ccal[text]).
+        lemmatise: words are reduced to their dictionary form (extra `text`).
         language: of the texts, for lemmatising.
         precision: "float32", or "bf16" for autocast in the towers.
         seed: of weights, shuffling and dropout.
