@@ -19,10 +19,10 @@ help:
 	@echo "make bench     measure speed and accuracy against peers (quiet machine, some minutes)"
 	@echo "make clean     remove the virtual environment and caches"
 
+# Before it was called cca-layer, the distribution had the name of the command.
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "ccal needs Python 3.11 or later")'
 	$(PYTHON) -m venv $(VENV)
-	# Before it was called cca-layer, the distribution had the name of the command.
 	$(BIN)/python -m pip uninstall --quiet --quiet --yes ccal
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
