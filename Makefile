@@ -10,11 +10,12 @@ WORKERS ?= 2
 # bf16 kernels kill the process on machines that advertise AMX wrongly.
 export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 
-.PHONY: help demo test test-all lint package bench clean
+.PHONY: help demo test test-all lint docs package bench clean
 help:
 	@echo "make demo      set up, then let sheet music and sound of folk tunes find each other"
 	@echo "make test      set up, then lint, type-check and test"
 	@echo "make test-all  the same with the slow tests"
+	@echo "make docs      the documentation as a site, in build/site"
 	@echo "make package   build wheel and source distribution, and run the demo from the wheel"
 	@echo "make bench     measure speed and accuracy against peers (quiet machine, some minutes)"
 	@echo "make clean     remove the virtual environment and caches"
@@ -37,6 +38,9 @@ lint: $(STAMP)
 
 test: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'not slow'
+
+docs: $(STAMP)
+	$(BIN)/mkdocs build --quiet --strict
 
 # The wheel is built from the source distribution, so that both are tried.
 package: $(STAMP)

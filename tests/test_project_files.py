@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -74,3 +75,13 @@ def test_the_citation_has_the_version_and_the_paper() -> None:
     doi = citation["preferred-citation"]["doi"]
     for name in ("README.md", "docs/paper.md", "pyproject.toml"):
         assert doi in (ROOT / name).read_text(), name
+
+
+def test_the_site_has_a_page_of_reference_for_every_package() -> None:
+    stub = (ROOT / "src/ccal/__init__.pyi").read_text()
+    packages = re.findall(r"^from ccal import (\w+)", stub, flags=re.MULTILINE)
+    # The hooks fill these pages with every public name, and check that none is missing.
+    menu = re.findall(r"^      - reference/(\w+)\.md$", (ROOT / "mkdocs.yml").read_text(), re.M)
+    assert sorted(menu) == sorted(["ccal", *packages])
+    hooks = (ROOT / "docs/mkdocs_hooks.py").read_text()
+    assert [name for name in menu[1:] if f'"{name}"' not in hooks] == []

@@ -8,7 +8,9 @@ from ccal.bounds import Number, Options, Rule, Text, Whole, check_all, check_nam
 from ccal.errors import InputError
 
 Method = Literal["refined", "ccal", "dcca", "learned", "linear", "zero-shot"]
+"""What a setting `method` may be; see `Settings`."""
 METHODS: tuple[Method, ...] = get_args(Method)
+"""All methods, the default first."""
 BY_TOWER = (
     *("dropout_x", "dropout_y", "learning_rate", "temperature", "averaging", "batch_size"),
     *("max_epochs", "patience"),
