@@ -81,18 +81,7 @@ class FencedExamples(griffe.Extension):
 
 
 def fence(text: str) -> str:
-    """Put doctests between fences.
-
-    >>> print(fence("Twice.\\n\\n>>> 2 * 2\\n4\\n\\nMore."))
-    Twice.
-    <BLANKLINE>
-    ```pycon
-    >>> 2 * 2
-    4
-    ```
-    <BLANKLINE>
-    More.
-    """
+    """Put doctests between fences, and keep Markdown off the rest."""
     parts = re.split(r"(^[ ]*>>> (?:.+\n?)+)", text, flags=re.MULTILINE)
     # Every second part is an example. A* is a matrix; Markdown would see emphasis.
     parts[::2] = [re.sub(r"(?<=\w)\*(?=[\s,.;)])", r"\\*", part) for part in parts[::2]]
