@@ -10,17 +10,21 @@ WORKERS ?= 2
 # bf16 kernels kill the process on machines that advertise AMX wrongly.
 export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 
-.PHONY: help demo test test-all lint bench clean
+.PHONY: help demo test test-all lint docs package bench clean
 help:
 	@echo "make demo      set up, then let sheet music and sound of folk tunes find each other"
 	@echo "make test      set up, then lint, type-check and test"
 	@echo "make test-all  the same with the slow tests"
+	@echo "make docs      the documentation as a site, in build/site"
+	@echo "make package   build wheel and source distribution, and run the demo from the wheel"
 	@echo "make bench     measure speed and accuracy against peers (quiet machine, some minutes)"
 	@echo "make clean     remove the virtual environment and caches"
 
+# Before it was called cca-layer, the distribution had the name of the command.
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "ccal needs Python 3.11 or later")'
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip uninstall --quiet --quiet --yes ccal
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
@@ -35,6 +39,17 @@ lint: $(STAMP)
 test: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'not slow'
 
+docs: $(STAMP)
+	$(BIN)/mkdocs build --quiet --strict
+
+# The wheel is built from the source distribution, so that both are tried.
+package: $(STAMP)
+	rm -rf dist build/clean
+	$(BIN)/python -m build --outdir dist .
+	$(PYTHON) -m venv build/clean
+	build/clean/bin/python -m pip install --quiet --constraint constraints.txt "$$(echo dist/*.whl)[music,plots]"
+	build/clean/bin/ccal demo --out build/demo
+
 test-all: lint
 	HYPOTHESIS_PROFILE=fresh $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
@@ -42,4 +57,4 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -9,8 +9,6 @@ from ccal.errors import InputError
 from ccal.music import collection
 from tests.music.tunes import needs_music
 
-pytest.importorskip("safetensors", reason="loading a model needs ccal[save]")
-
 
 def test_the_model_encodes_both_modalities() -> None:
     model = ccal.pretrained("folk-tunes")

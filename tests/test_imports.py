@@ -45,7 +45,6 @@ def test_opening_a_model_loads_no_training(module: str) -> None:
 
 
 def test_loading_the_bundled_model_loads_no_training() -> None:
-    pytest.importorskip("safetensors", reason="loading a model needs ccal[save]")
     modules = loaded("import ccal; ccal.pretrained('folk-tunes')")
     rooms = {".".join(name.split(".")[:2]) for name in modules}
     assert not rooms & {"ccal.training", "ccal.losses", "ccal.data", "ccal.reports", "ccal.cli"}

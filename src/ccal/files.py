@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ccal.errors import CcalError, InputError
-from ccal.optional import require
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -148,8 +147,9 @@ def save_part(
     whatever happens meanwhile, the folder holds the old part or the new one. A folder with other
     files in it is refused.
     """
-    safetensors = require("safetensors.torch", extra="save", purpose="Saving a model")
-    content = safetensors.save({name: t.detach().contiguous() for name, t in tensors.items()})
+    from safetensors.torch import save
+
+    content = save({name: t.detach().contiguous() for name, t in tensors.items()})
     target, ours = Path(folder), (f"{key}-", ".")
     if target.exists() and not (
         target.is_dir()
@@ -180,10 +180,11 @@ def load_part(
     Build the part within the context: whatever fails there means that the folder is damaged, and
     becomes an `InputError` that says so. `kind` names the part in messages, such as "model".
     """
+    from safetensors.torch import load_file
+
     source = Path(folder)
     if not (source / config).is_file():
         raise InputError(f"{str(source)!r} holds no {kind}: {config} is missing.")
-    safetensors = require("safetensors.torch", extra="save", purpose="Loading a model")
     try:
         about = json.loads((source / config).read_text())
         if about["format"] not in formats:
@@ -202,7 +203,7 @@ def load_part(
                 f"the content of {file.name} has changed, its hash is now {found}; copy it "
                 "again, or save anew."
             )
-        yield about, safetensors.load_file(file)
+        yield about, load_file(file)
     except (CcalError, ImportError, OSError):
         # A missing package, or a file that may not be read, is no damage, and says so itself.
         raise

@@ -10,8 +10,17 @@ from typing import Any
 from ccal.errors import CcalError
 
 
-def require(module: str, extra: str, purpose: str) -> Any:
-    """Import `module`, or say which extra of ccal brings it.
+def install_command(extra: str) -> str:
+    """How to install an extra; the name `ccal` on PyPI is another project's.
+
+    >>> install_command("music")
+    "pip install '.[music]' in a clone of ccal"
+    """
+    return f"pip install '.[{extra}]' in a clone of ccal"
+
+
+def require(module: str, *, purpose: str, extra: str = "", package: str = "") -> Any:
+    """Import `module`, or say which extra of ccal, or which package, has to be installed.
 
     >>> require("json", extra="text", purpose="Lemmatising").dumps([1])
     '[1]'
@@ -23,7 +32,7 @@ def require(module: str, extra: str, purpose: str) -> Any:
             raise
         raise CcalError(
             f"{purpose} needs the package {module.split('.')[0]}; "
-            f"install it with: pip install 'ccal[{extra}]'"
+            f"install it with: {install_command(extra) if extra else f'pip install {package}'}"
         ) from error
 
 

@@ -203,14 +203,6 @@ def test_closed_streams_are_no_error(closed: str) -> None:
     assert result.stderr == ""
 
 
-def test_without_typer_it_says_what_to_install(tmp_path: Path) -> None:
-    code = "import sys; sys.modules['typer'] = None; from ccal.cli import main; main()"
-    command = [sys.executable, "-c", code]
-    result = subprocess.run(command, capture_output=True, text=True, env=environment())
-    assert result.returncode == 2
-    assert result.stderr == "error: The commands need typer: pip install 'ccal[cli]'\n"
-
-
 def test_a_note_erases_the_progress_line_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Terminal()
     monkeypatch.setattr("sys.stderr", stream)

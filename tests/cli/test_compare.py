@@ -74,7 +74,7 @@ def test_without_matplotlib_no_page_is_promised(
         outcome = invoke("compare", *options)
     assert outcome.code == 0, outcome
     assert "no page was written. Plotting needs the package matplotlib" in outcome.err
-    assert "pip install 'ccal[plots]'" in outcome.err
+    assert "pip install '.[plots]'" in outcome.err
     assert outcome.err.splitlines()[-1] == "Wrote out."
     assert not Path("out/comparison.html").exists()
     outcome = invoke("compare", *options)

@@ -23,5 +23,5 @@ def melodies(count: int) -> list[Tune]:
 @pytest.fixture(scope="package")
 def store(tmp_path_factory: pytest.TempPathFactory) -> SheetAudioStore:
     if MISSING:
-        pytest.skip(f"ccal[music] is not installed: {', '.join(MISSING)} missing")
+        pytest.skip(f"the extra music is not installed: {', '.join(MISSING)} missing")
     return build_store(melodies(14), tmp_path_factory.mktemp("music") / "store")

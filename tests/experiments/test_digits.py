@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 from ccal.cli.app import app
 from ccal.experiments import digits
 
-pytest.importorskip("sklearn", reason="the demo with digits needs ccal[demo]")
+pytest.importorskip("sklearn", reason="the demo with digits needs scikit-learn")
 
 
 def test_the_demo_with_digits_prints_a_table(monkeypatch: pytest.MonkeyPatch) -> None:

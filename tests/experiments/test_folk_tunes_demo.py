@@ -12,7 +12,7 @@ from ccal.errors import InputError
 from ccal.experiments import folk_tunes_demo as tunes
 from tests.music.tunes import needs_music
 
-pytest.importorskip("matplotlib", reason="the demo's report needs ccal[plots]")
+pytest.importorskip("matplotlib", reason="the demo's report needs the extra plots")
 
 
 @needs_music

@@ -96,5 +96,5 @@ def test_without_the_packages(package: str, monkeypatch: pytest.MonkeyPatch) -> 
     if package == PACKAGES[1]:
         monkeypatch.setitem(sys.modules, PACKAGES[0], sys)
     features = ImageFeatures()
-    with pytest.raises(CcalError, match=rf"{package}; install it with: pip install 'ccal\[images"):
+    with pytest.raises(CcalError, match=rf"{package}; install it with: pip install '\.\[images"):
         features.transform([])

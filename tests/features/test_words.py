@@ -114,6 +114,6 @@ def test_wrong_use_is_explained() -> None:
 
 def test_only_lemmas_need_simplemma(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "simplemma", None)
-    with pytest.raises(CcalError, match=r"needs the package simplemma; .*'ccal\[text\]'"):
+    with pytest.raises(CcalError, match=r"needs the package simplemma; .*'\.\[text\]'"):
         WordSequences(lemmatise=True).fit(TEXTS)
     assert WordSequences().fit(TEXTS).config()["simplemma"] is None

@@ -64,7 +64,7 @@ def common(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> SheetAudioStore:
     if MISSING:
-        pytest.skip(f"ccal[music] is not installed: {', '.join(MISSING)} missing")
+        pytest.skip(f"the extra music is not installed: {', '.join(MISSING)} missing")
     text = "".join(random_abc(number) for number in range(1, _TUNES + 1))
     with common(tmp_path_factory) as folder:
         return build_store(split_tunes(text, "random.abc"), folder / "store")

@@ -102,7 +102,7 @@ def test_other_files_are_refused_by_name(tmp_path: Path, content: str, words: st
     assert "a.xml" in str(caught.value)
 
 
-@pytest.mark.skipif(find_spec("music21") is None, reason="music21 is not installed: ccal[music]")
+@pytest.mark.skipif(find_spec("music21") is None, reason="music21 is not installed")
 @pytest.mark.parametrize("name", ["leadSheet/fosterBrownHair", "bach/bwv66.6", "bach/bwv269"])
 def test_real_scores_sound_as_music21_reads_them(name: str) -> None:
     from music21 import converter, stream

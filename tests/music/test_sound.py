@@ -76,7 +76,7 @@ def test_files_that_are_no_sound_fonts(tmp_path: Path, monkeypatch: pytest.Monke
     copy.write_bytes(default_sound_font().read_bytes())
     assert np.array_equal(synthesise(score, sound_font=str(copy)), synthesise(score))
     monkeypatch.setattr("ccal.music.sound.find_spec", lambda name: None)
-    with pytest.raises(CcalError, match=r"pip install 'ccal\[music\]'"):
+    with pytest.raises(CcalError, match=r"pip install '\.\[music\]'"):
         default_sound_font()
 
 
@@ -107,5 +107,5 @@ def test_unreadable_audio(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["verovio", "soundfile"])
 def test_missing_packages_are_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(CcalError, match=rf"{name}; install it with: pip install 'ccal\[music\]'"):
+    with pytest.raises(CcalError, match=rf"{name}; install it with: pip install '\.\[music\]'"):
         engrave(parse_abc("X:1\nK:C\nC")) if name == "verovio" else read_audio(__file__)

@@ -11,7 +11,7 @@ from ccal.music import Tune, split_tunes
 PACKAGES = ["verovio", "resvg_py", "pretty_midi", "soundfile", "music21", "PIL"]
 MISSING = [name for name in PACKAGES if find_spec(name) is None]
 needs_music = pytest.mark.skipif(
-    bool(MISSING), reason=f"ccal[music] is not installed: {', '.join(MISSING)} missing"
+    bool(MISSING), reason=f"the extra music is not installed: {', '.join(MISSING)} missing"
 )
 
 ABC = """X:1

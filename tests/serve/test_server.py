@@ -274,5 +274,6 @@ def test_without_its_extra_the_import_says_what_to_install() -> None:
     )
     last = done.stderr.splitlines()[-1]
     assert last.endswith(
-        "Serving needs the package fastapi; install it with: pip install 'ccal[serve]'"
+        "Serving needs the package fastapi; install it with: "
+        "pip install '.[serve]' in a clone of ccal"
     )

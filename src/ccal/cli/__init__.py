@@ -10,7 +10,6 @@ Nothing here imports torch before a command needs it: `ccal --help` answers at o
 """
 
 import os
-import sys
 
 __all__ = ["main"]
 
@@ -19,12 +18,6 @@ def main() -> None:
     """Run the command that `sys.argv` asks for, and exit."""
     # bf16 kernels kill the process on machines that advertise AMX wrongly; torch reads this once.
     os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
-    try:
-        from ccal.cli.app import app
-    except ModuleNotFoundError as error:
-        if error.name != "typer":
-            raise
-        print("error: The commands need typer: pip install 'ccal[cli]'", file=sys.stderr)
-        sys.exit(2)
+    from ccal.cli.app import app
 
     app(prog_name="ccal")

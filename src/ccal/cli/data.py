@@ -29,7 +29,7 @@ def build(
             metavar="SOURCE",
             help="A file of ABC (.abc), MusicXML (.musicxml, .mxl, .xml) or MIDI (.mid, .midi), a "
             "folder of them, or `ryan` or `oneill`: collections from 1883 and 1903 that are "
-            "installed with `ccal[music]`.",
+            "installed with the extra `music`.",
         ),
     ],
     out: Annotated[
@@ -50,7 +50,7 @@ def build(
         Path | None,
         typer.Option(
             metavar="FILE.sf2",
-            show_default="the one that comes with ccal[music]",
+            show_default="the one that comes with the extra music",
             help="Sounds of the instruments.",
         ),
     ] = None,

@@ -17,7 +17,7 @@ def command(
 ) -> None:
     """Watch it work in some minutes: sheet music and sound of folk tunes find each other.
 
-    Renders tunes that come with `ccal[music]`, trains small networks on them, evaluates these
+    Renders tunes that come with the extra `music`, trains small networks on them, evaluates these
     beside the model that comes with ccal, and lets that model find recordings in their scores. The
     rendered tunes stay in the folder, so a second time is quicker.
 
@@ -30,7 +30,7 @@ def command(
     from ccal.optional import require
 
     if digits:
-        require("sklearn", extra="demo", purpose="The demo with digits")
+        require("sklearn", package="scikit-learn", purpose="The demo with digits")
         from ccal.experiments.digits import compare
 
         print("Each test half looks for its other half among 500.\n")

@@ -103,7 +103,7 @@ def _jsonl(path: Path, columns: Collection[str]) -> Iterator[Record]:
 
 
 def _parquet(path: Path, columns: Collection[str]) -> Iterator[Record]:
-    parquet = require("pyarrow.parquet", extra="parquet", purpose="Reading Parquet")
+    parquet = require("pyarrow.parquet", package="pyarrow", purpose="Reading Parquet")
     try:
         with parquet.ParquetFile(path) as file:
             _check_columns(path, columns, file.schema_arrow.names)

@@ -89,8 +89,17 @@ class _Registry(Generic[Part]):
 
 
 _TOWERS = _Registry[nn.Module]("tower", "register_tower")
-register_tower, tower_config, build_tower = _TOWERS.register, _TOWERS.config, _TOWERS.build
+register_tower = _TOWERS.register
+"""Class decorator: towers of this class can be saved and loaded under a name."""
+tower_config = _TOWERS.config
+"""Plain data from which `build_tower` makes such a tower, with fresh weights."""
+build_tower = _TOWERS.build
+"""The tower that such plain data describes."""
 
 _FRONT_ENDS = _Registry[FrontEnd]("front end", "register_front_end")
-register_front_end, front_end_config = _FRONT_ENDS.register, _FRONT_ENDS.config
+register_front_end = _FRONT_ENDS.register
+"""Class decorator: front ends of this class can be saved and loaded under a name."""
+front_end_config = _FRONT_ENDS.config
+"""Plain data from which `build_front_end` makes the same front end."""
 build_front_end = _FRONT_ENDS.build
+"""The front end that such plain data describes."""

@@ -14,6 +14,7 @@ from ccal.positives import Positives
 from ccal.ranks import BLOCK, unit_ranks
 
 Ties = Literal["optimistic", "pessimistic"]
+"""Whether equal scores count for the right candidate, or against it."""
 TIES_MEAN: dict[Ties, str] = {
     "optimistic": "Equal scores count in favour of the right candidate (optimistic ties).",
     "pessimistic": "Equal scores count against the right candidate (pessimistic ties).",

@@ -1,4 +1,4 @@
-"""The training of `ccal.pretrained("folk-tunes")`, from tunes that come with `ccal[music]`.
+"""The training of `ccal.pretrained("folk-tunes")`, from tunes that come with the extra `music`.
 
 Ryan's Mammoth Collection is played by a piano, O'Neill's Music of Ireland by a violin, a flute and
 a guitar, a third each. Pairs are centred on their note and augmented. The towers are the paper's

@@ -77,10 +77,11 @@ class ImageFeatures:
     """Features of images by a network that was trained on ImageNet or elsewhere.
 
     Args:
-        backbone: "efficientnet-lite0", "-lite1" or "-lite2" (1,280 features, `ccal[images]`), a
+        backbone: "efficientnet-lite0", "-lite1" or "-lite2" (1,280 features, extra `images`), a
             name given to `register_backbone`, a `Backbone`, or any module as `as_backbone` takes
             it. Only named ones can be saved with a model.
-        size, crop: other than the backbone's own.
+        size: of the network's input, other than the backbone's own.
+        crop: share of the image that it sees, other than the backbone's own.
         batch_size: images in one pass of the network; small batches suit the caches of a CPU.
         cache: where features of files are kept, by content: True for `user_cache()`, a folder, or
             None (False) to keep nothing. Images in memory are never kept.

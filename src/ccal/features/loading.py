@@ -65,7 +65,7 @@ _ORIENTATION = 0x0112
 
 
 def _pillow(module: str = "Image") -> Any:
-    """A module of Pillow, which `ccal[images]` brings."""
+    """A module of Pillow, which the extra `images` brings."""
     return require(f"PIL.{module}", extra="images", purpose="Reading images")
 
 

@@ -37,7 +37,7 @@ def tokenise(text: str) -> list[str]:
 
 
 def lemmatise(words: Iterable[str], language: str = "en") -> list[str]:
-    """The dictionary form of each word, in lower case; needs `ccal[text]` (simplemma).
+    """The dictionary form of each word, in lower case; needs the extra `text` (simplemma).
 
     >>> lemmatise(["dogs", "running", "was"])
     ['dog', 'run', 'be']

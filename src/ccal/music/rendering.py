@@ -30,6 +30,7 @@ from ccal.music.abc import parse_abc
 from ccal.music.audio import FRAME_RATE, spectrogram
 from ccal.music.engraving import engrave
 from ccal.music.sound import RENDER_RATE, onset_seconds, sound_font_digest, synthesise
+from ccal.optional import install_command
 
 # One onset: columns of the head's left edge and centre in the staff line, frame of the spectrogram,
 # highest new pitch (MIDI), start in 1/960 quarter notes.
@@ -54,7 +55,7 @@ class MusicSettings:
         space: pixels from one line of the staff to the next, 1 to 10.
         tempo: quarter notes a minute, 20 to 400.
         program: instrument of General MIDI, 0 to 127; 0 is a grand piano.
-        sound_font: path of an .sf2 file, or None for the one that comes with `ccal[music]`.
+        sound_font: path of an .sf2 file, or None for the one that comes with the extra `music`.
         timeout: seconds after which the engraver of one tune is given up.
     """
 
@@ -76,7 +77,7 @@ class MusicSettings:
         except PackageNotFoundError as error:
             raise CcalError(
                 f"Rendering tunes needs the package {error.name}; "
-                "install it with: pip install 'ccal[music]'"
+                f"install it with: {install_command('music')}"
             ) from error
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

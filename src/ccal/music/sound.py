@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ccal.errors import CcalError
 from ccal.music.score import Score
 from ccal.music.sound_font import SoundFont, Voice
+from ccal.optional import install_command
 
 RENDER_RATE = 44100
 _VELOCITY = 90
@@ -24,7 +25,7 @@ _LONGEST_RELEASE = 2.0
 
 
 def default_sound_font() -> Path:
-    """The sound font that is installed with `ccal[music]` as part of pretty_midi."""
+    """The sound font that is installed with the extra `music` as part of pretty_midi."""
     # Found without importing the package, which takes long.
     spec = find_spec("pretty_midi")
     for folder in (spec.submodule_search_locations or []) if spec else []:
@@ -33,7 +34,7 @@ def default_sound_font() -> Path:
             return path
     raise CcalError(
         f"The sound font {_DEFAULT} of the package pretty_midi is missing; install it with: "
-        "pip install 'ccal[music]', or give another .sf2 file as sound_font."
+        f"{install_command('music')}, or give another .sf2 file as sound_font."
     )
 
 

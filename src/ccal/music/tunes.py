@@ -22,6 +22,7 @@ from ccal.music.midi import SUFFIXES as MIDI
 from ccal.music.midi import read_midi
 from ccal.music.musicxml import SUFFIXES as MUSICXML
 from ccal.music.musicxml import read_musicxml
+from ccal.optional import install_command
 
 # Printed in 1883 and 1903, and part of the package music21.
 COLLECTIONS = {"ryan": "ryansMammoth", "oneill": "oneills1850"}
@@ -88,7 +89,7 @@ def read_tunes(
 
 
 def collection(name: str) -> list[Tune]:
-    """A public-domain collection that is installed with `ccal[music]`.
+    """A public-domain collection that is installed with the extra `music`.
 
     "ryan" is Ryan's Mammoth Collection (1883), 1,059 tunes; "oneill" is O'Neill's Music of
     Ireland (1903), 2,009 tunes.
@@ -103,7 +104,7 @@ def collection(name: str) -> list[Tune]:
             return read_tunes(path)
     raise CcalError(
         f"The collection {name!r} is part of the package music21; "
-        "install it with: pip install 'ccal[music]'"
+        f"install it with: {install_command('music')}"
     )
 
 

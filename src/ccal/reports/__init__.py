@@ -1,4 +1,4 @@
-"""Plots and pages that show how a training or a comparison went. Needs `ccal[plots]`.
+"""Plots and pages that show how a training or a comparison went. Needs the extra `plots`.
 
 - `training_curves`, `validation_curves`, `correlation_plot`, `rank_plot`, `confusion_plot`,
   `comparison_plot`: figures.

@@ -44,7 +44,7 @@ def compare(
         methods: those of `ccal.training.METHODS` to compare.
         seeds: of weights, order and dropout.
         folder: new, empty or that of an earlier comparison; runs/DATA-compare if not given.
-        report: write comparison.html and plots/ (needs ccal[plots]).
+        report: write comparison.html and plots/ (extra `plots`).
         progress: show on standard error how training goes.
         note: is given remarks for people; those that begin with "warning: " cast doubt.
     """

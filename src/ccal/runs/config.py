@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from ccal.errors import InputError
-from ccal.optional import require
 
 LAYOUT_VIEWS = {"x": "image", "y": "text"}
 """What x and y are in a published data set, unless a person says otherwise."""
@@ -33,9 +34,8 @@ def to_toml(tables: Mapping[str, Mapping[str, Any]], comment: str = "") -> str:
         name: {key: value for key, value in table.items() if value is not None}
         for name, table in tables.items()
     }
-    tomli_w = require("tomli_w", extra="cli", purpose="Writing config.toml")
     head = "".join(f"# {line}\n" for line in comment.splitlines())
-    return f"{head}\n{tomli_w.dumps(plain)}" if head else str(tomli_w.dumps(plain))
+    return f"{head}\n{tomli_w.dumps(plain)}" if head else tomli_w.dumps(plain)
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -161,7 +161,7 @@ def evaluate(
         ties: equal scores count against the right candidate, or for it ("optimistic").
         bootstrap: draws for the 95% intervals; 0 for none.
         force: accept data that have changed since the run was trained.
-        report: an HTML file to write with plots and examples (needs ccal[plots]).
+        report: an HTML file to write with plots and examples (extra `plots`).
         note: is given remarks for people; those that begin with "warning: " cast doubt.
     """
     check("split", split, Options(None, "test", "valid", "train", "all"))

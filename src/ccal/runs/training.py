@@ -50,7 +50,7 @@ def train(
         folder: of the run, new or empty; runs/DATA-METHOD if not given.
         resume: go on with the run in `folder`. Source and settings need not be given, and must be
             those that the run began with; a finished run is returned as it is.
-        report: write report.html and plots/ (needs ccal[plots]).
+        report: write report.html and plots/ (extra `plots`).
         tensorboard: write curves for TensorBoard, too.
         progress: show on standard error how training goes.
         note: is given remarks for people; those that begin with "warning: " cast doubt.

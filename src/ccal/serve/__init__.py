@@ -1,4 +1,4 @@
-"""Serve: an HTTP API and a page over an index or a library of tunes. Needs `ccal[serve]`.
+"""Serve: an HTTP API and a page over an index or a library of tunes. Needs the extra `serve`.
 
 app               create_app, and the server that runs the application
 guard             before every request: hosts, tokens, limits, headers

@@ -31,7 +31,7 @@ _log = logging.getLogger("ccal.serve")
 
 
 def _pacmap(rows: Points, start: Points) -> Any:
-    module = require("pacmap", extra="map", purpose="The map")
+    module = require("pacmap", package="pacmap", purpose="The map")
     # It warns about its random state.
     logging.getLogger("pacmap").setLevel(logging.ERROR)
     drawer = module.PaCMAP(n_components=2, random_state=0, apply_pca=False)
@@ -39,7 +39,7 @@ def _pacmap(rows: Points, start: Points) -> Any:
 
 
 def _umap(rows: Points, start: Points) -> Any:
-    module = require("umap", extra="map", purpose="The map")
+    module = require("umap", package="umap-learn", purpose="The map")
     drawer = module.UMAP(n_components=2, random_state=0, n_jobs=1, init=10 * start)
     return drawer.fit_transform(rows.astype(np.float32))
 

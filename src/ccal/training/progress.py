@@ -181,9 +181,10 @@ class TensorBoard:
     """
 
     def __init__(self, folder: Path, epoch: int) -> None:
-        require("tensorboard", extra="tensorboard", purpose="Logging for TensorBoard")
-        module = require("torch.utils.tensorboard", extra="tensorboard", purpose="Logging")
-        self._writer = module.SummaryWriter(str(folder), purge_step=epoch + 1)
+        require("tensorboard", package="tensorboard", purpose="Logging for TensorBoard")
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer = SummaryWriter(str(folder), purge_step=epoch + 1)
 
     def add(self, record: Record) -> None:
         """Write the numbers of one epoch."""

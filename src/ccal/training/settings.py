@@ -8,7 +8,9 @@ from ccal.bounds import Number, Options, Rule, Text, Whole, check_all, check_nam
 from ccal.errors import InputError
 
 Method = Literal["refined", "ccal", "dcca", "learned", "linear", "zero-shot"]
+"""What a setting `method` may be; see `Settings`."""
 METHODS: tuple[Method, ...] = get_args(Method)
+"""All methods, the default first."""
 BY_TOWER = (
     *("dropout_x", "dropout_y", "learning_rate", "temperature", "averaging", "batch_size"),
     *("max_epochs", "patience"),
@@ -85,10 +87,10 @@ class Settings:
         text: front end of texts for ccal, dcca and learned: "tfidf", or words in order for the
             paper's towers "word-cnn" and "word-crnn", which have hidden layers of their own.
             The other methods always have TF-IDF.
-        backbone: network for image files, as `ccal.features` knows it (needs ccal[images]).
+        backbone: network for image files, as `ccal.features` knows it (extra `images`).
         min_count: a word of a text modality stays if it occurs that often in the training texts.
         sublinear: TF-IDF takes 1 + ln(count) of a word instead of its count.
-        lemmatise: words are reduced to their dictionary form (needs ccal[text]).
+        lemmatise: words are reduced to their dictionary form (extra `text`).
         language: of the texts, for lemmatising.
         precision: "float32", or "bf16" for autocast in the towers.
         seed: of weights, shuffling and dropout.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -347,3 +348,18 @@ def test_random_changes_against_a_dictionary(place: Place, model: DualEncoder) -
                 hits = index.search_vectors(query, within=modality, k=5)
                 assert_same(hits, brute_force(index, query, 5, ids))
     index.close()
+
+
+def test_an_index_moves_from_a_folder_to_any_place(
+    place: Place, model: DualEncoder, tmp_path: Path
+) -> None:
+    facts, files = [{"n": n} for n in range(5)], [f"{n}.jpg" for n in range(5)]
+    photos: dict[str, Any] = {"modality": "image", "metadata": facts, "files": files}
+    with Index.build(tmp_path / "old", model, rows(5), **photos) as old:
+        old.add("text", rows(3, seed=1))
+        with old.copy_to(place()) as new:
+            assert new.ids() == old.ids()
+            assert new.get(new.ids()) == old.get(old.ids())
+            assert list(new.search(text=rows(1)[0], k=3)) == list(old.search(text=rows(1)[0], k=3))
+            with pytest.raises(InputError, match="is an index already"):
+                new.copy_to(tmp_path / "old")

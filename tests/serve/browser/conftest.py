@@ -24,7 +24,7 @@ ARGUMENTS = [
     "--use-fake-ui-for-media-stream",
     "--autoplay-policy=no-user-gesture-required",
 ]
-PLAYWRIGHT = "playwright is not installed: pip install 'ccal[dev]'"
+PLAYWRIGHT = "playwright is not installed: pip install playwright"
 Opener = Callable[..., "Page"]
 
 

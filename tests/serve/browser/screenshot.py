@@ -1,6 +1,6 @@
 """Take the README's picture of the page: `python -m tests.serve.browser.screenshot RUN FILE.png`.
 
-RUN is the one that the README trains on drawn pictures.
+RUN is the one that docs/tutorials/photos.md trains on drawn pictures.
 """
 
 from __future__ import annotations

@@ -12,9 +12,22 @@ from ccal.errors import InputError
 from ccal.retrieval.backends.base import Backend, Batches
 from ccal.retrieval.items import Binding
 
-__all__ = ["create_backend", "exists", "open_backend"]
+__all__ = ["create_backend", "exists", "open_backend", "register_backend"]
 
 Location = str | os.PathLike[str]
+
+_registered: dict[str, type[Backend]] = {}
+_BUILT_IN = ("postgresql", "postgres", "milvus", "http", "https")
+
+
+def register_backend(scheme: str, backend: type[Backend]) -> None:
+    """Let locations that start with `scheme://` be indexes of a backend of your own."""
+    if scheme in _BUILT_IN or not scheme.isalnum():
+        raise InputError(
+            f"{scheme!r} cannot be the scheme of a backend; choose letters and digits other than "
+            f"{', '.join(_BUILT_IN)}."
+        )
+    _registered[scheme] = backend
 
 
 def exists(location: Location) -> bool:
@@ -52,6 +65,8 @@ def _backend_of(location: Location) -> type[Backend]:
         from ccal.retrieval.backends.milvus.backend import MilvusBackend
 
         return MilvusBackend
+    if scheme in _registered:
+        return _registered[scheme]
     raise InputError(
         f"{scheme}:// is no place for an index; expected a folder, postgresql://... or milvus://..."
     )

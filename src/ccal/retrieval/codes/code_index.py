@@ -111,7 +111,7 @@ class HammingCodes:
             engine = "faiss" if large else "numpy"
         self.engine = engine
         if engine == "faiss":
-            faiss = require("faiss", extra="ann", purpose="Searching codes by faiss")
+            faiss = require("faiss", package="faiss-cpu", purpose="Searching codes by faiss")
             self._index: Any = faiss.IndexBinaryFlat(8 * self._width)
             self._index.add(np.ascontiguousarray(packed))
         else:

@@ -205,4 +205,4 @@ def _layout(about: dict[str, Any]) -> list[tuple[Any, tuple[int, ...]]]:
 
 
 def _faiss() -> Any:
-    return require("faiss", extra="ann", purpose="Approximate search")
+    return require("faiss", package="faiss-cpu", purpose="Approximate search")

@@ -1,4 +1,4 @@
-"""The commands of the README, run as they stand there, with fewer pictures and methods."""
+"""The commands of two tutorials, run as they stand there, with fewer pictures and methods."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from pathlib import Path
 
 from tests.cli.conftest import ROOT, environment
 
-README = ROOT / "README.md"
+TUTORIALS = [ROOT / "docs" / "tutorials" / f"{name}.md" for name in ("photos", "arrays")]
 
 
 def blocks() -> list[str]:
-    return re.findall(r"^```sh\n(.*?)^```$", README.read_text(), flags=re.MULTILINE | re.DOTALL)
+    text = "".join(path.read_text() for path in TUTORIALS)
+    return re.findall(r"^```sh\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
 
 
-def test_the_readme_works(tmp_path: Path) -> None:
+def test_the_tutorials_work(tmp_path: Path) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()
     for name, arguments in (("ccal", "-m ccal"), ("python", "")):
