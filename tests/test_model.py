@@ -66,6 +66,28 @@ def test_encoding_in_batches_is_evaluating_pairs(
     torch.testing.assert_close(y, expected[1])
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_encoding_neither_heeds_nor_changes_the_mode(
+    pairs: tuple[Tensor, Tensor], compiled: bool
+) -> None:
+    tower = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Dropout(0.5))
+    if compiled:
+        tower.compile(backend="eager")
+    model = DualEncoder(dim=4, projection="none", image=tower, text=DenseTower(9, 4)).eval()
+    expected = model.encode("image", pairs[0])
+    before = {name: t.clone() for name, t in model.state_dict().items()}
+
+    # Another thread may switch the mode between any two batches.
+    def switch(done: int, total: int) -> None:
+        model.train(done % 100 == 0)
+
+    found = model.encode("image", pairs[0], batch_size=50, progress=switch)
+    torch.testing.assert_close(found, expected)
+    assert model.training
+    torch.testing.assert_close(model.encode("image", pairs[0]), expected)
+    torch.testing.assert_close(dict(model.state_dict()), before)
+
+
 def test_a_saved_model_is_the_same_model(
     model: DualEncoder, pairs: tuple[Tensor, Tensor], tmp_path: Path
 ) -> None:
