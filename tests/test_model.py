@@ -19,6 +19,7 @@ from ccal.encoders import DenseTower
 from ccal.errors import CcalError, InputError, NotFittedError
 from ccal.evaluation.calibration import Calibration
 from ccal.features import TfidfVectoriser
+from ccal.files import write_document
 from ccal.model import DualEncoder, load
 from ccal.retrieval.embedding import fingerprint
 from tests.fresh import run
@@ -66,6 +67,28 @@ def test_encoding_in_batches_is_evaluating_pairs(
     torch.testing.assert_close(y, expected[1])
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_encoding_neither_heeds_nor_changes_the_mode(
+    pairs: tuple[Tensor, Tensor], compiled: bool
+) -> None:
+    tower = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Dropout(0.5))
+    if compiled:
+        tower.compile(backend="eager")
+    model = DualEncoder(dim=4, projection="none", image=tower, text=DenseTower(9, 4)).eval()
+    expected = model.encode("image", pairs[0])
+    before = {name: t.clone() for name, t in model.state_dict().items()}
+
+    # Another thread may switch the mode between any two batches.
+    def switch(done: int, total: int) -> None:
+        model.train(done % 100 == 0)
+
+    found = model.encode("image", pairs[0], batch_size=50, progress=switch)
+    torch.testing.assert_close(found, expected)
+    assert model.training
+    torch.testing.assert_close(model.encode("image", pairs[0]), expected)
+    torch.testing.assert_close(dict(model.state_dict()), before)
+
+
 def test_a_saved_model_is_the_same_model(
     model: DualEncoder, pairs: tuple[Tensor, Tensor], tmp_path: Path
 ) -> None:
@@ -86,7 +109,7 @@ def test_models_that_name_a_solver_still_open(pairs: tuple[Tensor, Tensor], tmp_
     model.save(tmp_path)
     file = next(tmp_path.glob("*.json"))
     config = json.loads(file.read_text())
-    file.write_text(json.dumps({**config, "cca": {**config["cca"], "solver": "eigh"}}))
+    write_document(file, {**config, "cca": {**config["cca"], "solver": "eigh"}})
     assert torch.equal(load(tmp_path).encode("text", pairs[1]), model.encode("text", pairs[1]))
 
 
@@ -98,7 +121,8 @@ def test_models_without_calibrations_still_open(
     model.save(tmp_path / "model")
     assert load(tmp_path / "model").calibrations == model.calibrations
     config = json.loads((tmp_path / "model" / "config.json").read_text())
-    del config["calibrations"]
+    # Nor had they a hash of the configuration.
+    del config["calibrations"], config["sha256"]
     (tmp_path / "model" / "config.json").write_text(json.dumps(config))
     old = load(tmp_path / "model")
     assert old.calibrations == {}
@@ -187,8 +211,27 @@ class TestErrors:
         elif damage == "half the weights":
             weights.write_bytes(weights.read_bytes()[:-100])
         else:
-            config.write_text(json.dumps({**json.loads(config.read_text()), "format": 99}))
+            write_document(config, {**json.loads(config.read_text()), "format": 99})
         with pytest.raises(InputError, match="model"):
+            load(tmp_path / "model")
+
+    def test_a_changed_digit_of_the_configuration_is_noticed(self, tmp_path: Path) -> None:
+        make().save(tmp_path / "model")
+        config = tmp_path / "model" / "config.json"
+        config.write_text(config.read_text().replace('"dim": 4', '"dim": 5'))
+        with pytest.raises(InputError, match=r"damaged: the content of config\.json has changed"):
+            load(tmp_path / "model")
+
+    def test_nan_in_weights_or_configuration_is_refused(self, tmp_path: Path) -> None:
+        model = make()
+        model.get_parameter("towers.text.layers.0.weight").data[1] = torch.nan
+        model.save(tmp_path / "model")
+        with pytest.raises(InputError, match=r"there is NaN in towers\.text\.layers\.0\.weight"):
+            load(tmp_path / "model")
+        model = make()
+        model.calibrations = {"text": Calibration(float("nan"), 0.1, 1.0, 100, 100)}
+        model.save(tmp_path / "model")
+        with pytest.raises(InputError, match="damaged"):
             load(tmp_path / "model")
 
     @pytest.mark.parametrize("place", [-1, -200])

@@ -5,15 +5,15 @@ a body of arrays, each but the last padded to a multiple of 4096 bytes. The head
 of the body and ends with its own.
 
 `ArrayFolder` is a folder of `.npy` files and a manifest in JSON, which names every file with its
-size and SHA-256. The manifest is written last, in one step: a folder holds all arrays or none.
+size and SHA-256, and has a hash of its own. The manifest is written last, in one step: a folder
+holds all arrays or none. Every byte is compared with its hash when the folder is opened.
 
 An archive is one `.npz` file of small arrays and a header in JSON, read whole and without pickle.
 
-Opening the first two looks at headers and sizes only; `verify` reads every byte. Mapped memory is
-private and writable, as torch warns of memory that it may not write to: writing changes no file.
+Opening an `ArrayFile` looks at its header and size only; `verify` reads every byte. Mapped memory
+is private and writable, as torch warns of memory that it may not write to: writing changes no file.
 """
 
-import hashlib
 import io
 import json
 import mmap
@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ccal.errors import CcalError, InputError
-from ccal.files import write_atomically
+from ccal.files import file_hash, read_document, write_atomically, write_document
 
 Layout = Callable[[dict[str, Any]], Sequence[tuple[DTypeLike, tuple[int, ...]]]]
 """From the header of an `ArrayFile` to the type and shape of each of its arrays."""
@@ -123,7 +123,7 @@ class ArrayFolder:
         path = self.folder / self.manifest
         with self._damage():
             try:
-                about: dict[str, Any] = json.loads(path.read_bytes())
+                about = read_document(path)
                 found = about["format"]
                 missing = [key for key in keys if key not in about]
             except (OSError, ValueError, KeyError, TypeError) as error:
@@ -140,7 +140,7 @@ class ArrayFolder:
     def array(
         self, about: Mapping[str, Any], name: str, dtype: DTypeLike, shape: tuple[int, ...]
     ) -> NDArray[Any]:
-        """An array as the manifest describes it; its content is not read."""
+        """An array as the manifest describes it, compared with its hash."""
         entry = about["files"][name]
         path = self.folder / entry["name"]
         with self._damage():
@@ -148,6 +148,8 @@ class ArrayFolder:
                 raise DamagedFileError(f"{path.name} is missing")
             if (size := path.stat().st_size) != entry["bytes"]:
                 raise DamagedFileError(f"{path.name} has {size:,} bytes, not {entry['bytes']:,}")
+            if file_hash(path) != entry["sha256"]:
+                raise DamagedFileError(f"the content of {path.name} ({name}) has changed")
             try:
                 array = np.load(path, mmap_mode="c")
             except (ValueError, OSError) as error:
@@ -156,13 +158,6 @@ class ArrayFolder:
                 raise DamagedFileError(f"{path.name} has the shape {array.shape} of {array.dtype}")
         # A plain array over the same map: every slice of np.memmap costs microseconds more.
         return np.asarray(array)
-
-    def verify(self, about: Mapping[str, Any]) -> None:
-        """Compare every file with its hash."""
-        with self._damage():
-            for name, entry in about["files"].items():
-                if _digest(self.folder / entry["name"]) != entry["sha256"]:
-                    raise DamagedFileError(f"the content of {entry['name']} ({name}) has changed")
 
     def write_array(
         self, name: str, dtype: DTypeLike, shape: tuple[int, ...], parts: Iterable[NDArray[Any]]
@@ -181,7 +176,9 @@ class ArrayFolder:
             if row != len(array):
                 raise ValueError(f"{name}: expected {len(array)} rows, got {row}")
             array.flush()
-            digest = _digest(path)
+            with path.open("rb+") as file:
+                os.fsync(file.fileno())
+            digest = file_hash(path)
             final = path.replace(self.folder / f"{name}-{digest[:12]}.npy")
         except BaseException:
             path.unlink(missing_ok=True)
@@ -190,8 +187,7 @@ class ArrayFolder:
 
     def finish(self, about: Mapping[str, Any]) -> None:
         """Write the manifest, which makes the folder complete, and remove files of earlier ones."""
-        text = json.dumps({"format": self.format, **about}, indent=1)
-        write_atomically(self.folder / self.manifest, text.encode())
+        write_document(self.folder / self.manifest, {"format": self.format, **about})
         for name, entry in about["files"].items():
             for path in self.folder.glob(f"{name}-*.npy"):
                 if path.name != entry["name"]:
@@ -209,11 +205,6 @@ class ArrayFolder:
                 f"the {self.kind} {str(self.folder)!r} is damaged: {error}. "
                 "Delete the folder and build it again."
             ) from error
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _header(page: bytes) -> dict[str, Any]:

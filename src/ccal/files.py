@@ -54,6 +54,37 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
+def write_document(path: Path, content: Mapping[str, Any]) -> None:
+    """Write plain data as JSON, with the SHA-256 of its content under the key "sha256"."""
+    signed = {**content, "sha256": _content_hash(content)}
+    write_atomically(path, (json.dumps(signed, indent=1) + "\n").encode())
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """Read what `write_document` wrote; `ValueError` if it is damaged or no JSON object.
+
+    Documents of earlier versions have no hash and are read all the same.
+    """
+    content = json.loads(path.read_bytes())
+    if not isinstance(content, dict):
+        raise ValueError(f"{path.name} holds a {type(content).__name__}, not an object")
+    if content.pop("sha256", expected := _content_hash(content)) != expected:
+        raise ValueError(f"the content of {path.name} has changed: its SHA-256 does not match")
+    return content
+
+
+def _content_hash(content: Mapping[str, Any]) -> str:
+    """The same whatever the order and the spaces, as JSON keeps neither tuples nor number keys."""
+    plain = json.loads(json.dumps({key: content[key] for key in content if key != "sha256"}))
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+
+
+def file_hash(path: Path) -> str:
+    """The SHA-256 of a file, as hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def sync_folder(folder: Path) -> None:
     """Bring the names in a folder to disk, where the system can do that for a folder."""
     if os.name == "posix":
@@ -142,10 +173,10 @@ def save_part(
 ) -> None:
     """Save a model, or a part of one: tensors as safetensors, all else as JSON.
 
-    The JSON file `config` holds `about`, plain data with a number "format", and under `key` the
-    name of the file of tensors, in which there is their hash. It is replaced last, in one step:
-    whatever happens meanwhile, the folder holds the old part or the new one. A folder with other
-    files in it is refused.
+    The JSON file `config` holds `about`, plain data with a number "format", its own hash, and under
+    `key` the name of the file of tensors, in which there is theirs. It is replaced last, in one
+    step: whatever happens meanwhile, the folder holds the old part or the new one. A folder with
+    other files in it is refused.
     """
     from safetensors.torch import save
 
@@ -159,8 +190,7 @@ def save_part(
     name = f"{key}-{hashlib.sha256(content).hexdigest()[:16]}.safetensors"
     target.mkdir(parents=True, exist_ok=True)
     write_atomically(target / name, content)
-    text = json.dumps({**about, key: name}, indent=1) + "\n"
-    write_atomically(target / config, text.encode())
+    write_document(target / config, {**about, key: name})
     for stale in target.glob(f"{key}-*.safetensors"):
         if stale.name != name:
             stale.unlink()
@@ -186,7 +216,9 @@ def load_part(
     if not (source / config).is_file():
         raise InputError(f"{str(source)!r} holds no {kind}: {config} is missing.")
     try:
-        about = json.loads((source / config).read_text())
+        about = read_document(source / config)
+        # Refuses NaN, as in the weights of words.
+        json.dumps(about, allow_nan=False)
         if about["format"] not in formats:
             readable = " or ".join(map(str, formats))
             raise InputError(
@@ -196,14 +228,16 @@ def load_part(
         file = source / about[key]
         if not file.is_file():
             raise ValueError(f"{file.name} is missing; copy it again, or save anew.")
-        with file.open("rb") as stream:
-            found = hashlib.file_digest(stream, "sha256").hexdigest()[:16]
+        found = file_hash(file)[:16]
         if file.stem.rpartition("-")[2] != found:
             raise ValueError(
                 f"the content of {file.name} has changed, its hash is now {found}; copy it "
                 "again, or save anew."
             )
-        yield about, load_file(file)
+        tensors = load_file(file)
+        if broken := [name for name, tensor in tensors.items() if tensor.isnan().any()]:
+            raise ValueError(f"there is NaN in {', '.join(broken[:3])}; train it again.")
+        yield about, tensors
     except (CcalError, ImportError, OSError):
         # A missing package, or a file that may not be read, is no damage, and says so itself.
         raise

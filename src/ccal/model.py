@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, Protocol, Self, get_args
+from copy import deepcopy
+from typing import Any, Literal, Protocol, Self, TypeVar, cast, get_args
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from ccal.evaluation.calibration import Calibration
 from ccal.evaluation.hubs import HubCorrection, NeighbourMean
 from ccal.files import load_part, save_part
 
+Module = TypeVar("Module", bound=nn.Module)
 Projection = Literal["cca", "learned", "none"]
 
 _CONFIG, _FORMAT = "config.json", 2
@@ -158,27 +160,25 @@ class DualEncoder(nn.Module):
         corrected: bool = True,
         progress: Callable[[int, int], None] | None = None,
     ) -> Tensor:
-        """Embeddings (n, k) of one modality, in evaluation mode, batch by batch.
+        """Embeddings (n, k) of one modality, as in evaluation mode, batch by batch.
+
+        The mode of the model neither matters nor changes, so that threads may share it.
 
         `data` is a tensor or array (n, features), memory-mapped or not, or a list of n raw items
         such as texts if the modality has a front end. `corrected=False` leaves out the model's hub
         correction, if it has one. `progress` is called with the number of rows done and their total
         after each batch.
         """
-        tower = self._tower(modality)
+        model = _in_evaluation(self)
+        tower = model._tower(modality)
         device = next((p.device for p in self.parameters()), None)
-        was_training = self.training
-        self.eval()
-        try:
-            parts = []
-            for start in range(0, max(len(data), 1), batch_size):
-                batch = self.features(modality, data[start : start + batch_size]).to(device)
-                embedded = self._project(modality, tower(batch))
-                parts.append(self.correct(modality, embedded) if corrected else embedded)
-                if progress is not None:
-                    progress(min(start + batch_size, len(data)), len(data))
-        finally:
-            self.train(was_training)
+        parts = []
+        for start in range(0, max(len(data), 1), batch_size):
+            batch = model.features(modality, data[start : start + batch_size]).to(device)
+            embedded = model._project(modality, tower(batch))
+            parts.append(model.correct(modality, embedded) if corrected else embedded)
+            if progress is not None:
+                progress(min(start + batch_size, len(data)), len(data))
         return torch.cat(parts)
 
     @torch.no_grad()
@@ -194,7 +194,8 @@ class DualEncoder(nn.Module):
         # Both maps share the features, since those of raw images take long.
         features = self.features(name, items[:])
         embedded = self.encode(name, features, corrected=False)
-        averaged: Tensor = self.neighbours(embedded, features.to(embedded.device))
+        neighbours = _in_evaluation(self.neighbours)
+        averaged: Tensor = neighbours(embedded, features.to(embedded.device))
         return self.correct(name, averaged)
 
     @torch.no_grad()
@@ -215,12 +216,8 @@ class DualEncoder(nn.Module):
         Models without CCA are left as they are.
         """
         if isinstance(self.projection, CCALayer):
-            was_training = self.training
-            self.eval()
-            try:
-                self.projection.refit(self.tower_outputs(x, y) for x, y in pairs)
-            finally:
-                self.train(was_training)
+            model = _in_evaluation(self)
+            self.projection.refit(model.tower_outputs(x, y) for x, y in pairs)
         return self
 
     def config(self, tower: Callable[[nn.Module], dict[str, Any]] = tower_config) -> dict[str, Any]:
@@ -290,6 +287,24 @@ class DualEncoder(nn.Module):
             return embedded
         is_x = modality == self.modalities[0]
         return self.hubs.correct_x(embedded) if is_x else self.hubs.correct_y(embedded)
+
+
+def _in_evaluation(module: Module) -> Module:
+    """The same module in evaluation mode: a second tree of objects over the same tensors.
+
+    `module.eval()` would switch the module for every thread that uses it.
+    """
+    # What torch.compile returns would run the very module that it was given.
+    module = cast(Module, module._modules.get("_orig_mod", module))
+    if isinstance(module, torch.jit.ScriptModule):
+        # The mode of compiled code is no attribute of the object.
+        return deepcopy(module).eval() if module.training else module
+    twin = object.__new__(type(module))
+    parts = {name: part and _in_evaluation(part) for name, part in module._modules.items()}
+    changed = {"training": False, "_modules": parts, "_compiled_call_impl": None}
+    # Not by copy.copy, which takes three times as long.
+    twin.__dict__.update(module.__dict__, **changed)
+    return twin
 
 
 def load(folder: str | os.PathLike[str]) -> DualEncoder:

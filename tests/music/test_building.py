@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ccal.errors import CcalError, InputError
+from ccal.files import write_document
 from ccal.music import (
     MusicSettings,
     SheetAudioPairs,
@@ -55,7 +56,6 @@ def test_tunes_are_stored_as_they_are_rendered(built: Path) -> None:
     assert store.skipped == [("'Silence' (invented.abc, X:9)", "it has no notes.")]
     assert store.groups == [0, 0, 1], "the second tune is the first, transposed"
     assert not list(built.glob("parts"))
-    store.verify()
     for number, tune in enumerate(tunes()):
         expected, actual = render_tune(tune.abc), store.tune(number)
         assert np.array_equal(actual.sheet, expected.sheet)
@@ -120,7 +120,7 @@ def test_tunes_are_dropped_only_if_that_is_wanted(copied: Path) -> None:
     with pytest.raises(InputError, match="all its tunes would be dropped, and holds 1 tune that"):
         build_store([first, second], copied, slow, replace=False)
     manifest = json.loads((copied / "manifest.json").read_text())
-    (copied / "manifest.json").write_text(json.dumps(manifest | {"settings_hash": "0"}))
+    write_document(copied / "manifest.json", manifest | {"settings_hash": "0"})
     with pytest.raises(InputError, match="other versions of packages"):
         build_store([first, second], copied, replace=False)
     (copied / "manifest.json").write_bytes(before["manifest.json"])

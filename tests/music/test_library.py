@@ -13,6 +13,7 @@ import ccal
 from ccal import DualEncoder
 from ccal.encoders import DenseTower
 from ccal.errors import InputError
+from ccal.files import write_document
 from ccal.music import SheetAudioStore, TuneLibrary, build_store, parse_abc, split_tunes, synthesise
 from ccal.music.default import library_of
 from ccal.music.embedding import positions_of
@@ -149,7 +150,6 @@ def test_a_saved_library_is_the_same(
 ) -> None:
     model.save(tmp_path / "model")
     opened = TuneLibrary.open(saved, ccal.load(tmp_path / "model"), store=store)
-    opened.verify()
     samples = sound(store, 0)[: 5 * RATE]
     ours, theirs = library.identify((samples, RATE)), opened.identify((samples, RATE))
     assert [match.as_dict() for match in ours] == [match.as_dict() for match in theirs]
@@ -163,10 +163,10 @@ def test_another_model_or_other_tunes_are_refused(
     with pytest.raises(OtherModelError, match="made by another model"):
         TuneLibrary.open(library.folder, small_model(1))
     manifest = json.loads((saved / "library.json").read_text())
-    (saved / "library.json").write_text(json.dumps(manifest | {"store_folder": "gone"}))
+    write_document(saved / "library.json", manifest | {"store_folder": "gone"})
     with pytest.raises(InputError, match="which is gone"):
         TuneLibrary.open(saved, model)
-    (saved / "library.json").write_text(json.dumps(manifest | {"store": "0" * 64}))
+    write_document(saved / "library.json", manifest | {"store": "0" * 64})
     with pytest.raises(OtherTunesError, match="made of other tunes"):
         TuneLibrary.open(saved, model, store=store)
     tower = DenseTower(3, 2)
@@ -180,7 +180,7 @@ def test_damage_is_named(saved: Path, model: DualEncoder, store: SheetAudioStore
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(DamagedIndexError, match=r"the content of audio-\w+\.npy"):
-        TuneLibrary.open(saved, model, store=store).verify()
+        TuneLibrary.open(saved, model, store=store)
     path.write_bytes(content[:-5])
     with pytest.raises(DamagedIndexError, match=r"audio-\w+\.npy has [\d,]+ bytes"):
         TuneLibrary.open(saved, model, store=store)
@@ -189,7 +189,10 @@ def test_damage_is_named(saved: Path, model: DualEncoder, store: SheetAudioStore
         TuneLibrary.open(saved, model, store=store)
     manifest = saved / "library.json"
     about = json.loads(manifest.read_text())
-    manifest.write_text(json.dumps(about | {"format": 99}))
+    manifest.write_text(json.dumps(about | {"level": 2 * about["level"]}))
+    with pytest.raises(DamagedIndexError, match=r"the content of library\.json has changed"):
+        TuneLibrary.open(saved, model, store=store)
+    write_document(manifest, about | {"format": 99})
     with pytest.raises(InputError, match="has the format 99"):
         TuneLibrary.open(saved, model, store=store)
     manifest.write_text("{")
@@ -219,7 +222,7 @@ def test_an_interrupted_build_leaves_the_old_library(
     assert calls[-1][0] > calls[0][0]
     after = {path.name: path.read_bytes() for path in saved.glob("*.*")}
     assert {name: after[name] for name in before} == before
-    TuneLibrary.open(saved, model, store=store).verify()
+    TuneLibrary.open(saved, model, store=store)
 
 
 def test_the_library_of_a_store_is_built_once_and_again_when_damaged(
@@ -235,7 +238,7 @@ def test_the_library_of_a_store_is_built_once_and_again_when_damaged(
     next(first.folder.glob("sheet-*.npy")).unlink()
     library_of(store, model, progress=lambda *call: calls.append(call))
     assert calls
-    TuneLibrary.open(first.folder, model).verify()
+    TuneLibrary.open(first.folder, model)
 
 
 def test_the_library_of_a_store_that_has_changed_is_built_again(
@@ -247,7 +250,6 @@ def test_the_library_of_a_store_that_has_changed_is_built_again(
     after = library_of(build_store(written[1:], copy), model)
     assert after.folder == before.folder
     assert after.names == ["Dance 2", "Dance 3"]
-    after.verify()
     samples = sound(after.store, 1)[4 * RATE : 12 * RATE]
     assert after.identify((samples, RATE), k=1)[0].name == "Dance 3"
     assert len(list(after.folder.glob("sheet-*.npy"))) == 1
@@ -266,7 +268,7 @@ def test_k_is_checked_and_stores_without_texts_say_so(
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     for entry in manifest["tunes"]:
         del entry["abc"]
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    write_document(tmp_path / "manifest.json", manifest)
     old = TuneLibrary.open(library.folder, model, store=SheetAudioStore(tmp_path))
     with pytest.raises(InputError, match="built by an earlier version"):
         old.wav(0)

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 
 from ccal.errors import InputError
+from ccal.files import write_document
 from ccal.music import SheetAudioStore, build_store
 from tests.music.tunes import tunes
 
@@ -17,7 +17,7 @@ def test_damage_is_named(store: SheetAudioStore, tmp_path: Path) -> None:
     content = sheet.read_bytes()
     sheet.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(InputError, match=r"damaged: the content of sheet-\w+\.npy"):
-        SheetAudioStore(copied).verify()
+        SheetAudioStore(copied)
     sheet.write_bytes(content[:-5])
     with pytest.raises(InputError, match=r"damaged: sheet-\w+\.npy has [\d,]+ bytes"):
         SheetAudioStore(copied)
@@ -25,7 +25,7 @@ def test_damage_is_named(store: SheetAudioStore, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"damaged: sheet-\w+\.npy is missing"):
         build_store(tunes(), copied)
     manifest = copied / "manifest.json"
-    manifest.write_text(json.dumps(store.manifest | {"format": 99}))
+    write_document(manifest, store.manifest | {"format": 99})
     with pytest.raises(InputError, match="has the format 99"):
         SheetAudioStore(copied)
     manifest.write_text("{")

@@ -175,6 +175,26 @@ def test_changed_data_and_split(run: Run) -> None:
             other.check_unchanged({**FOUND, "split_sha256": "other"})
 
 
+def test_files_of_a_finished_run_are_compared_with_their_hashes(run: Run) -> None:
+    metrics = run.path / "metrics.jsonl"
+    metrics.write_text('{"epoch": 1, "mrr_x_to_y": 0.25}\n')
+    run.model_folder.mkdir()
+    run.finish({"mrr": 0.5})
+    assert Run.open(run.path).metrics()[0]["mrr_x_to_y"] == 0.25
+    assert run.evaluation() == {"data_sha256": "a", "split_sha256": "b", "mrr": 0.5}
+    metrics.write_text(metrics.read_text().replace("0.25", "0.75"))
+    with pytest.raises(InputError, match=r"metrics\.jsonl is missing or has changed"):
+        run.metrics()
+    config = run.path / "config.toml"
+    config.write_text(config.read_text().replace("dim = 8", "dim = 9"))
+    with pytest.warns(UserWarning, match=r"config\.toml has changed since the run finished"):
+        Run.open(run.path)
+    evaluation = run.path / "evaluation.json"
+    evaluation.write_text(evaluation.read_text().replace("0.5", "0.6"))
+    with pytest.raises(InputError, match=r"evaluation\.json: not readable .*SHA-256"):
+        run.evaluation()
+
+
 @pytest.mark.parametrize("content", ["", "[1]", "{"])
 def test_a_broken_evaluation_is_named(run: Run, content: str) -> None:
     (run.path / "evaluation.json").write_text(content)

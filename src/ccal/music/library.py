@@ -267,11 +267,6 @@ class TuneLibrary:
         module.write(content, sound, RENDER_RATE, format="WAV", subtype="PCM_16")
         return content.getvalue()
 
-    def verify(self) -> None:
-        """Read every byte; an error names the file that is not as it was written."""
-        self._files.verify(self._about)
-        self.store.verify()
-
     def _match(
         self, found: Alignment, middles: NDArray[np.int64], unit: str, length: int, scale: float
     ) -> TuneMatch:

@@ -49,7 +49,8 @@ class SheetAudioStore:
     """Staff lines, spectrograms and onsets of many tunes; only the parts in use are read.
 
     `tunes` are the tunes in order, `skipped` those that could not be rendered, as (title, reason).
-    Raises `InputError` if the folder has no store, or a damaged one; `verify` reads every byte.
+    Raises `InputError` if the folder has no store, or a damaged one: opening reads every byte and
+    compares it with its hash.
     """
 
     def __init__(self, folder: str | PathLike[str]) -> None:
@@ -87,10 +88,6 @@ class SheetAudioStore:
             self.audio[slice(*tune.audio)],
             self.onsets[slice(*tune.onsets)],
         )
-
-    def verify(self) -> None:
-        """Compare every file with its hash; `InputError` names the one that differs."""
-        self._files.verify(self.manifest)
 
     def __len__(self) -> int:
         return len(self.tunes)

@@ -126,8 +126,14 @@ class Binding:
     @classmethod
     def from_json(cls, text: str) -> Binding:
         """Back from `to_json`."""
-        values = json.loads(text)
-        return cls(**{**values, "modalities": tuple(values["modalities"])})
+        try:
+            values = json.loads(text)
+            return cls(**{**values, "modalities": tuple(values["modalities"])})
+        except (ValueError, TypeError, KeyError) as error:
+            raise DamagedIndexError(
+                f"the settings of the index cannot be read ({error}): they are damaged, or of "
+                "another version of ccal. Build the index again."
+            ) from error
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import difflib
 import json
 import os
 import shlex
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from ccal.errors import InputError
-from ccal.files import write_atomically
+from ccal.files import file_hash, read_document, write_atomically, write_document
 from ccal.runs.config import FORMER_DATA, read_toml, to_toml
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 _FORMAT = 1
 _TABLES = ("run", "train", "data", "found")
+# evaluation.json has the hashes of these files; the model has its own.
+_SIGNED = ("config.toml", "metrics.jsonl")
 
 
 def hashes(found: Mapping[str, Any]) -> dict[str, str]:
@@ -138,6 +141,10 @@ class Run:
                 f"The training of {folder} has not finished; continue it with: "
                 f"ccal train --resume -o {shlex.quote(str(folder))}"
             )
+        if run._changed("config.toml"):
+            # A person may have changed it, as when the data moved.
+            text = f"{folder / 'config.toml'} has changed since the run finished."
+            warnings.warn(text, stacklevel=2)
         return run
 
     @property
@@ -158,6 +165,11 @@ class Run:
 
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl, one an epoch; a last line cut short is left out."""
+        if self._changed("metrics.jsonl"):
+            raise InputError(
+                f"{self.path / 'metrics.jsonl'} is missing or has changed since the run finished; "
+                "put a copy in its place."
+            )
         try:
             lines = (self.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
@@ -179,19 +191,31 @@ class Run:
 
     def evaluation(self) -> dict[str, Any]:
         """The content of evaluation.json."""
-        path = self.path / "evaluation.json"
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise InputError(f"{path}: not readable ({error}).") from error
-        if not isinstance(content, dict):
-            raise InputError(f"{path}: expected an object, got a {type(content).__name__}.")
+        content = self._evaluation()
+        content.pop("files", None)
         return content
 
+    def _evaluation(self) -> dict[str, Any]:
+        path = self.path / "evaluation.json"
+        try:
+            return read_document(path)
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path}: not readable ({error}).") from error
+
     def finish(self, evaluation: Mapping[str, Any]) -> None:
-        """Write evaluation.json with the hashes of the data; it marks the run as finished."""
-        text = json.dumps({**hashes(self.found), **evaluation}, indent=1) + "\n"
-        write_atomically(self.path / "evaluation.json", text.encode())
+        """Write evaluation.json with the hashes of data and files; the run is finished then."""
+        present = (self.path / name for name in _SIGNED)
+        files = {path.name: file_hash(path) for path in present if path.is_file()}
+        content = {**hashes(self.found), **evaluation, "files": files}
+        write_document(self.path / "evaluation.json", content)
+
+    def _changed(self, name: str) -> bool:
+        """Whether a file is not as it was when the run finished; runs of old have no hashes."""
+        if not self.finished:
+            return False
+        expected = self._evaluation().get("files", {}).get(name)
+        path = self.path / name
+        return expected is not None and not (path.is_file() and file_hash(path) == expected)
 
     def check_unchanged(self, found: Mapping[str, Any]) -> None:
         """Refuse data that differ from those which the run began with."""
@@ -302,7 +326,7 @@ def _elsewhere(folder: Path) -> str:
 def _dim(model: Path) -> int:
     """Features of a saved model, without loading it."""
     try:
-        return int(json.loads((model / "config.json").read_text())["dim"])
+        return int(read_document(model / "config.json")["dim"])
     except KeyError as error:
         raise InputError(f"The model in {str(model)!r} is damaged: no {error}") from error
     except (OSError, ValueError, TypeError) as error:

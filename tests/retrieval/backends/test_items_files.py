@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from ccal import DualEncoder, InputError
-from ccal.files import FileLock
-from ccal.retrieval import Index
+from ccal import DualEncoder
+from ccal.retrieval import DamagedIndexError, Index
 from ccal.retrieval.backends import exists
 from ccal.retrieval.backends.folder import compaction
 from ccal.retrieval.backends.folder.segments import ItemsFile, write_items
@@ -48,16 +47,6 @@ def known(index: Index) -> dict[str, Any]:
 def items_file(location: Path) -> Path:
     (path,) = location.glob("segment-*.items")
     return path
-
-
-def make_old(location: Path) -> None:
-    """Remove what the first version did not have: files of records, and the table of changes."""
-    items_file(location).unlink()
-    database = sqlite3.connect(location / "items.sqlite")
-    database.execute("DROP TRIGGER describe")
-    database.execute("DROP TABLE described")
-    database.commit()
-    database.close()
 
 
 def test_hits_stay_as_they_were(location: Path) -> None:
@@ -124,52 +113,14 @@ def test_a_damaged_file_while_another_process_writes(location: Path) -> None:
             assert found(writer) == known(writer)
 
 
-def test_a_folder_of_an_earlier_version(location: Path) -> None:
-    make_old(location)
-    with pytest.warns(UserWarning, match="was missing or damaged; it was written again"):
-        index = Index.open(location)
-    with index:
-        assert found(index) == known(index)
-        index.update(["image-5"], metadata=[{"five": 5}])
-        index.remove(["image-6"])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with Index.open(location) as index:
-            assert found(index) == known(index)
-            assert found(index)["image-5"][0] == {"five": 5}
-            index.check()
-
-
-def test_a_folder_whose_database_has_its_earlier_name(location: Path, model: DualEncoder) -> None:
-    (location / "items.sqlite").rename(location / "truth.sqlite")
+def test_a_folder_of_another_version(location: Path, model: DualEncoder) -> None:
+    database = sqlite3.connect(location / "items.sqlite")
+    database.execute("ALTER TABLE items DROP COLUMN crc")
+    database.commit()
+    database.close()
     assert exists(location)
-    with Index.open(location, model) as index:
-        assert len(found(index)) == 40
-        index.remove(["image-1"])
-        index.add("image", rows(3, seed=1))
-        assert found(index) == known(index)
-    assert not (location / "items.sqlite").exists()
-    with pytest.raises(InputError, match="is an index already"):
-        Index.build(location, model, rows(2), modality="image")
-    with Index.build(location, model, rows(2), modality="image", replace=True) as index:
-        assert index.count() == 2
-    with Index.open(location) as index:
-        index.check()
-
-
-def test_an_earlier_version_while_another_process_writes(location: Path) -> None:
-    make_old(location)
-    lock = FileLock(location / "writer.lock")
-    lock.acquire()
-    with Index.open(location) as index:
-        assert found(index) == known(index)
-    lock.release()
-    with pytest.warns(UserWarning, match="written again"), Index.open(location) as index:
-        assert found(index) == known(index)
-
-
-def test_replacing_an_earlier_version(location: Path, model: DualEncoder) -> None:
-    make_old(location)
+    with pytest.raises(DamagedIndexError, match=r"another version of ccal.*--rebuild"):
+        Index.open(location)
     with Index.build(location, model, rows(3), modality="image", replace=True) as index:
         index.update(["image-1"], metadata=[{"new": True}])
         assert found(index) == known(index)

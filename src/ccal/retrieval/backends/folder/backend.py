@@ -30,8 +30,6 @@ from ccal.retrieval.items import (
 )
 
 DATABASE, LOCK = "items.sqlite", "writer.lock"
-# The name in folders of earlier versions, which stay as they are.
-_OLD_DATABASE = "truth.sqlite"
 
 
 class FolderBackend(Backend):
@@ -47,12 +45,12 @@ class FolderBackend(Backend):
         self.folder, self.location = folder, str(folder)
         self._guard = threading.RLock()
         self._lock = lock or FileLock(folder / LOCK)
-        self._store = ItemStore(_database_of(folder))
+        self._store = ItemStore(folder / DATABASE)
         self._view: FolderView | None = None
 
     @classmethod
     def exists(cls, location: str) -> bool:
-        path = _database_of(Path(location))
+        path = Path(location) / DATABASE
         try:
             if not path.is_file():
                 return False
@@ -65,7 +63,7 @@ class FolderBackend(Backend):
     def open(cls, location: str) -> Self:
         """Open an index; looks at the headers of its files, which takes no time."""
         folder = Path(location)
-        if not _database_of(folder).is_file():
+        if not (folder / DATABASE).is_file():
             missing = not folder.exists()
             problem = "there is no such folder" if missing else f"no {DATABASE} in it"
             raise no_index(folder, problem)
@@ -76,10 +74,11 @@ class FolderBackend(Backend):
                     f"{folder} is a half-written index: building it was interrupted, and nothing "
                     "of it counts. Build it again."
                 )
-            backend._read_binding()
-            backend._store.upgrade()
+            with backend._store.reading():
+                backend._read_binding()
+                segments = compaction.segments_of(backend._store)
             try:
-                for segment in compaction.segments_of(backend._store):
+                for segment in segments:
                     VectorsFile(folder / segment.file("vectors"))
                     ItemsFile(folder / segment.file("items"), segment.count)
             except DamagedFileError:
@@ -98,7 +97,6 @@ class FolderBackend(Backend):
                 if store.is_complete():
                     if not replace:
                         raise is_an_index(folder)
-                    store.upgrade()
                     store.clear()
                 else:
                     store.create()
@@ -157,9 +155,8 @@ class FolderBackend(Backend):
             return vectors[np.searchsorted(rows, wanted)].astype(np.float32)
 
     def ids(self, modality: str | None) -> list[str]:
-        sql = "SELECT id FROM items WHERE coalesce(modality = ?, 1) ORDER BY row"
-        with self._guard:
-            return [id for (id,) in self._store.query(sql, [modality])]
+        with self._guard, self._store.reading():
+            return self._store.ids(modality)
 
     def counts(self) -> dict[str, int]:
         with self._guard:
@@ -188,11 +185,7 @@ class FolderBackend(Backend):
     def check(self) -> None:
         """Read the item store and all segments; damaged segments are written again."""
         with self._guard:
-            ((verdict,), *_) = self._store.query("PRAGMA integrity_check")
-            if verdict != "ok":
-                raise DamagedIndexError(f"{self._store.path} is damaged: {verdict}.")
-            with self._store.reading():
-                self._store.vectors("1", [], self.binding)
+            self._store.verify()
             self._view = None
             self._repair()
 
@@ -211,7 +204,8 @@ class FolderBackend(Backend):
         try:
             try:
                 backend = cls(folder, lock)
-                backend._store.is_complete()
+                with backend._store.reading():
+                    pass
             except DamagedIndexError:
                 if not replace:
                     raise
@@ -254,12 +248,12 @@ class FolderBackend(Backend):
     def _repair(self) -> None:
         """Write damaged segments again, unless another process writes."""
         with self._store.reading():
-            damaged = self._read_view().damaged
-        if damaged and not self._store.changing:
-            binding = self._read_binding()
-            if compaction.repair(self._store, binding, damaged, self._lock):
-                with self._store.reading():
-                    self._view = self._new_view()
+            damaged, binding = self._read_view().damaged, self._read_binding()
+        if not damaged or self._store.changing:
+            return
+        if compaction.repair(self._store, binding, damaged, self._lock):
+            with self._store.reading():
+                self._view = self._new_view()
 
     def _read_view(self) -> FolderView:
         """The view of this transaction."""
@@ -277,12 +271,6 @@ class FolderBackend(Backend):
         return FolderView.read(self._store, self._read_binding(), self._view)
 
 
-def _database_of(folder: Path) -> Path:
-    """The database of a folder, under its earlier name if it has that."""
-    new, old = folder / DATABASE, folder / _OLD_DATABASE
-    return old if old.exists() and not new.exists() else new
-
-
 def _become_writer(lock: FileLock) -> None:
     """Take the writer's lock, or say which process has it."""
     try:
@@ -296,7 +284,7 @@ def _prepare(folder: Path) -> bool:
     fresh = not folder.exists()
     if not fresh and not folder.is_dir():
         raise InputError(f"{folder} is a file; an index needs a folder of its own.")
-    if not fresh and not _database_of(folder).exists():
+    if not fresh and not (folder / DATABASE).exists():
         strange = sorted(path.name for path in folder.iterdir() if path.name != LOCK)
         if strange:
             raise InputError(
@@ -321,5 +309,5 @@ def _discard(folder: Path, fresh: bool) -> None:
 
 def _remove_database(folder: Path) -> None:
     """Remove the database with its log."""
-    for path in folder.glob(f"{_database_of(folder).name}*"):
+    for path in folder.glob(f"{DATABASE}*"):
         path.unlink(missing_ok=True)

@@ -18,25 +18,33 @@ from ccal.retrieval.exact import Floats, Ints
 from ccal.retrieval.filters import Conditions, sqlite_condition
 from ccal.retrieval.items import Binding, Change, DamagedIndexError, Item, id_taken, in_order
 
-_SCHEMA = """
-CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE items (
-    row INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, modality TEXT NOT NULL,
-    metadata TEXT NOT NULL, file TEXT);
-CREATE TABLE vectors (row INTEGER PRIMARY KEY, vector BLOB NOT NULL, crc INTEGER NOT NULL);
-CREATE TABLE segments (
-    name TEXT PRIMARY KEY, modality TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
-    count INTEGER NOT NULL, approximate INTEGER);
-CREATE TABLE counts (modality TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE removed (row INTEGER PRIMARY KEY, modality TEXT NOT NULL);
-"""
-# A trigger, so that every change of an item is listed.
-_DESCRIBED = (
-    "CREATE TABLE IF NOT EXISTS described (row INTEGER PRIMARY KEY, modality TEXT NOT NULL)",
-    "CREATE TRIGGER IF NOT EXISTS describe AFTER UPDATE OF id, metadata, file ON items "
+_SCHEMA = (
+    "CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE items (row INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, "
+    "modality TEXT NOT NULL, metadata TEXT NOT NULL, file TEXT, crc INTEGER NOT NULL)",
+    "CREATE TABLE vectors (row INTEGER PRIMARY KEY, vector BLOB NOT NULL, crc INTEGER NOT NULL)",
+    "CREATE TABLE segments (name TEXT PRIMARY KEY, modality TEXT NOT NULL, first INTEGER NOT NULL, "
+    "last INTEGER NOT NULL, count INTEGER NOT NULL, approximate INTEGER)",
+    "CREATE TABLE counts (modality TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE removed (row INTEGER PRIMARY KEY, modality TEXT NOT NULL)",
+    "CREATE TABLE described (row INTEGER PRIMARY KEY, modality TEXT NOT NULL)",
+    # A trigger, so that every change of an item is listed.
+    "CREATE TRIGGER describe AFTER UPDATE OF id, metadata, file ON items "
     "WHEN new.row <= (SELECT CAST(value AS INTEGER) FROM about WHERE key = 'sealed') "
     "BEGIN INSERT OR IGNORE INTO described VALUES (new.row, new.modality); END",
 )
+# The content of the small tables, which one checksum covers.
+_STATE = (
+    "SELECT key, value FROM about WHERE key != 'checksum' ORDER BY key",
+    "SELECT name, seq FROM sqlite_sequence",
+    "SELECT * FROM segments ORDER BY name",
+    "SELECT * FROM counts ORDER BY modality",
+    "SELECT modality, count(*), sum(row) FROM removed GROUP BY modality",
+    "SELECT modality, count(*), sum(row) FROM described GROUP BY modality",
+)
+_FIELDS = ("id", "modality", "metadata", "file")
+# As bytes, since a damaged text may be no UTF-8.
+_CHECKSUM = f"checksum(row, {', '.join(f'CAST({name} AS BLOB)' for name in _FIELDS)})"
 
 
 class ItemStore:
@@ -46,12 +54,18 @@ class ItemStore:
     `compacted`. The tables `removed` and `described` list rows that were removed, or whose metadata
     or file changed, since their segment was written. `changing` says whether a transaction that
     writes is under way.
+
+    SQLite does not notice when bytes of its file change. So each item and each vector has a CRC-32,
+    which covers its row number, and is compared whenever it is read. One checksum covers the small
+    tables; each transaction that sees a new state compares it, and one that writes makes it anew.
     """
 
     def __init__(self, path: Path) -> None:
         self.path, self.folder = path, path.parent
         self._depth = self._written = 0
         self.changing = False
+        self._compared: tuple[int, int] | None = None
+        self._verified = 0
         if not os.access(self.folder, os.W_OK):
             raise InputError(
                 f"{self.folder}: even to search an index, SQLite must be allowed to write to its "
@@ -63,6 +77,7 @@ class ItemStore:
             self._db: sqlite3.Connection = sqlite3.connect(path, timeout=30, **options)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
+            self._db.create_function("checksum", -1, _checksum, deterministic=True)
 
     def reading(self) -> AbstractContextManager[None]:
         """All queries inside see one state, whatever others write; may be nested."""
@@ -76,6 +91,7 @@ class ItemStore:
                 self.changing = True
                 yield
                 self.set("changes", int(self.get("changes")) + 1)
+                self.set("checksum", self._state())
         finally:
             self.changing = self._depth > 0
             self._written += 1
@@ -94,7 +110,7 @@ class ItemStore:
         """A value of `about`."""
         found = self.query("SELECT value FROM about WHERE key = ?", [key])
         if not found:
-            raise DamagedIndexError(f"{self.path} is damaged: it says nothing about {key}.")
+            raise self.damaged(f"it says nothing about {key}")
         return str(found[0][0])
 
     def set(self, key: str, value: object) -> None:
@@ -118,6 +134,9 @@ class ItemStore:
         self.query(begin)
         self._depth += 1
         try:
+            if self._compared != (version := self.version()) and self.is_complete():
+                self._compare_state()
+                self._compared = version
             yield
             self.query(end)
         finally:
@@ -131,13 +150,20 @@ class ItemStore:
         """Errors of SQLite, with the name of the file."""
         try:
             yield
-        except sqlite3.OperationalError as error:
-            raise CcalError(f"{self.path}: {error}; nothing was changed.") from error
-        except sqlite3.DatabaseError as error:
-            raise DamagedIndexError(
-                f"{self.path} is damaged: {error}. It holds the items of the index, which cannot "
-                "be restored without it; build the index again."
-            ) from error
+        # A message of SQLite may quote damaged text.
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            # An SQL error: the file is not what our statements expect.
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+            if isinstance(error, sqlite3.OperationalError) and code != sqlite3.SQLITE_ERROR:
+                raise CcalError(f"{self.path}: {error}; nothing was changed.") from error
+            raise self.damaged(str(error)) from error
+
+    def damaged(self, reason: str) -> DamagedIndexError:
+        """The error for a database that is not as it was written."""
+        return DamagedIndexError(
+            f"{self.path} is damaged: {' '.join(reason.split())}. It holds the items of the index, "
+            "which cannot be restored without it; build the index again."
+        )
 
     def is_complete(self) -> bool:
         """Whether the first transaction, which builds the index, was committed."""
@@ -145,17 +171,51 @@ class ItemStore:
 
     def create(self) -> None:
         """Make the tables, inside a transaction."""
-        for statement in (*filter(str.strip, _SCHEMA.split(";")), *_DESCRIBED):
+        for statement in _SCHEMA:
             self.query(statement)
         self.set("changes", 0)
         self.compacted = 0
 
-    def upgrade(self) -> None:
-        """Add the table that the first version lacked."""
-        if not self.query("SELECT 1 FROM sqlite_master WHERE name = 'describe'"):
-            with self.writing():
-                for statement in _DESCRIBED:
-                    self.query(statement)
+    def verify(self) -> None:
+        """Read everything and compare it with its checksums."""
+        ((verdict,), *_) = self.query("PRAGMA integrity_check")
+        if verdict != "ok":
+            raise self.damaged(verdict)
+        self._compared, self._verified = None, 0
+        with self.reading():
+            self.verify_items()
+            sql = "SELECT count(*) FROM items LEFT JOIN vectors USING (row) WHERE vector IS NULL"
+            ((lost,),) = self.query(sql)
+            sql = "SELECT count(*) FROM vectors WHERE crc != checksum(row, vector)"
+            ((changed,),) = self.query(sql)
+        if lost or changed:
+            raise self.damaged(f"{changed} vectors do not match their checksums, {lost} are lost")
+
+    def verify_items(self) -> None:
+        """Compare all items with their checksums and count them; afterwards, new ones only."""
+        sql = f"SELECT row FROM items WHERE row > ? AND crc != {_CHECKSUM} LIMIT 1"
+        for (row,) in self.query(sql, [self._verified]):
+            raise self.damaged(f"the item of row {row} does not match its checksum")
+        if not self._verified:
+            found = dict(self.query("SELECT modality, count(*) FROM items GROUP BY modality"))
+            if found != self.counts():
+                raise self.damaged("items are lost")
+        self._verified = self.last_row()
+
+    def _state(self) -> int:
+        """The checksum of the small tables."""
+        return zlib.crc32(repr([self.query(sql) for sql in _STATE]).encode())
+
+    def _compare_state(self) -> None:
+        found = {sql for (sql,) in self.query("SELECT sql FROM sqlite_master WHERE sql NOT NULL")}
+        if found - {"CREATE TABLE sqlite_sequence(name,seq)"} != set(_SCHEMA):
+            raise DamagedIndexError(
+                f"{self.path} was written by another version of ccal, or is damaged: its tables "
+                "are not those of this version. Build the index again, with `ccal index --rebuild` "
+                "and an INPUT."
+            )
+        if self.get("checksum") != str(self._state()):
+            raise self.damaged("counts, segments and settings do not match their checksum")
 
     @property
     def compacted(self) -> int:
@@ -174,7 +234,8 @@ class ItemStore:
         row = self.last_row()
         numbered = enumerate(items, start=row + 1)
         values = ((n, i.id, i.modality, _json(i.metadata), i.file) for n, i in numbered)
-        self.query_many("INSERT INTO items VALUES (?, ?, ?, ?, ?)", values)
+        self.query_many("INSERT INTO items VALUES (?, ?, ?, ?, ?, 0)", values)
+        self._sign("row > ?", [row])
         self._insert_vectors(range(row + 1, row + 1 + len(items)), vectors)
         self._count(Counter(item.modality for item in items))
 
@@ -184,6 +245,7 @@ class ItemStore:
         self._drop_vectors(rows)
         pairs = zip(new, rows, strict=True)
         self.query_many("UPDATE items SET row = ? WHERE row = ?", pairs)
+        self._sign("row >= ?", [new.start])
         # AUTOINCREMENT counts insertions only; a row must not come back after a removal.
         last = [new[-1] if len(new) else self.last_row()]
         self.query("UPDATE sqlite_sequence SET seq = ? WHERE name = 'items'", last)
@@ -197,6 +259,7 @@ class ItemStore:
         )
         sql = "metadata = coalesce(?, metadata), file = coalesce(?, file)"
         self.query_many(f"UPDATE items SET {sql} WHERE row = ?", values)
+        self._sign(_among("row"), [_list(rows)])
 
     def delete(self, rows: Sequence[int]) -> None:
         """Remove items."""
@@ -207,27 +270,51 @@ class ItemStore:
 
     def rows(self, ids: Sequence[str]) -> list[int]:
         """Row numbers of ids, which must exist."""
-        sql = f"SELECT id, row FROM items WHERE {_among('id')}"
-        return in_order(ids, dict(self.query(sql, [_list(ids)])))
+        found = self._read("id", _among("id"), [_list(ids)])
+        return in_order(ids, {id: row for row, id in found})
 
     def items(self, ids: Sequence[str]) -> list[Item]:
         """Items of ids, which must exist."""
-        sql = f"SELECT id, modality, metadata, file FROM items WHERE {_among('id')}"
         found = {}
-        for id, modality, metadata, file in self.query(sql, [_list(ids)]):
+        columns = "id, modality, metadata, file"
+        for _, id, modality, metadata, file in self._read(columns, _among("id"), [_list(ids)]):
             found[id] = Item(id, modality, json.loads(metadata), file)
         return in_order(ids, found)
 
     def records(self, condition: str, parameters: Sequence[Any]) -> tuple[Ints, list[bytes]]:
         """Row numbers (n,), ascending, and records of the items that meet a condition."""
         columns = ", ".join(f"CAST({name} AS BLOB)" for name in ("id", "metadata", "file"))
-        sql = f"SELECT row, {columns} FROM items WHERE {condition} ORDER BY row"
-        found = self.query(sql, parameters)
+        found = self._read(columns, condition, parameters)
         rows = np.array([row for row, *_ in found], np.int64)
         return rows, [pack_record(*parts) for _, *parts in found]
 
+    def ids(self, modality: str | None) -> list[str]:
+        """All ids, of one modality if given, in the order of their rows."""
+        found = self._read("id", "coalesce(modality = ?, 1)", [modality])
+        counts = self.counts()
+        if len(found) != (sum(counts.values()) if modality is None else counts.get(modality, 0)):
+            raise self.damaged("items are lost")
+        return [id for _, id in found]
+
+    def _read(self, columns: str, condition: str, parameters: Sequence[Any]) -> list[Any]:
+        """Row and columns of the items that meet a condition; each must be as it was written."""
+        sql = f"SELECT crc = {_CHECKSUM}, row, {columns} FROM items WHERE {condition} ORDER BY row"
+        found = self.query(sql, parameters)
+        previous = 0
+        for sound, row, *_ in found:
+            if not sound or row <= previous:
+                raise self.damaged(f"the item of row {row} does not match its checksum")
+            previous = row
+        return [values for _, *values in found]
+
+    def _sign(self, condition: str, parameters: Sequence[Any]) -> None:
+        """Give items that are new or changed their checksums."""
+        self.query(f"UPDATE items SET crc = {_CHECKSUM} WHERE {condition}", parameters)
+
     def matching(self, modality: str, where: Conditions) -> Ints:
         """Row numbers (n,), ascending, of items that meet all conditions."""
+        # SQLite looks at every item, so that every one must be as it was written.
+        self.verify_items()
         tests = [sqlite_condition(condition) for condition in where]
         sql = " AND ".join(["SELECT row FROM items WHERE modality = ?", *(t for t, _ in tests)])
         parameters = [modality, *(value for _, values in tests for value in values)]
@@ -237,24 +324,24 @@ class ItemStore:
         self, condition: str, parameters: Sequence[Any], binding: Binding
     ) -> tuple[Ints, Floats]:
         """Row numbers (n,), ascending, and vectors (n, dim) of items that meet a condition."""
-        tables = "items JOIN vectors USING (row)"
-        sql = f"SELECT row, vector, crc FROM {tables} WHERE {condition} ORDER BY row"
+        tables = "items LEFT JOIN vectors USING (row)"
+        sql = f"SELECT row, vector, vectors.crc FROM {tables} WHERE {condition} ORDER BY row"
         found = self.query(sql, parameters)
         size = binding.dim * np.dtype(binding.dtype).itemsize
         for row, blob, crc in found:
-            if zlib.crc32(blob) != crc or len(blob) != size:
-                raise DamagedIndexError(
-                    f"{self.path} is damaged: the vector of row {row} does not match its checksum. "
-                    "Build the index again."
-                )
+            if not isinstance(blob, bytes) or _checksum(row, blob) != crc or len(blob) != size:
+                raise self.damaged(f"the vector of row {row} does not match its checksum")
         rows = np.array([row for row, _, _ in found], np.int64)
         joined = bytearray(b"".join(blob for _, blob, _ in found))
         flat = np.frombuffer(joined, binding.dtype) if joined else np.empty(0, binding.dtype)
         return rows, flat.reshape(len(rows), binding.dim)
 
     def vectors_of(self, rows: Sequence[int], binding: Binding) -> tuple[Ints, Floats]:
-        """Row numbers and vectors of these rows."""
-        return self.vectors(_among("row"), [_list(rows)], binding)
+        """Row numbers, ascending, and vectors of these rows, which must exist."""
+        found, vectors = self.vectors(_among("row"), [_list(rows)], binding)
+        if found.tolist() != sorted(rows):
+            raise self.damaged("items are lost")
+        return found, vectors
 
     def last_row(self) -> int:
         """The highest row number ever used."""
@@ -285,8 +372,13 @@ class ItemStore:
 
     def _insert_vectors(self, rows: Iterable[int], vectors: Floats) -> None:
         pairs = zip(rows, (vector.tobytes() for vector in vectors), strict=True)
-        values = ((row, blob, zlib.crc32(blob)) for row, blob in pairs)
+        values = ((row, blob, _checksum(row, blob)) for row, blob in pairs)
         self.query_many("INSERT INTO vectors VALUES (?, ?, ?)", values)
+
+
+def _checksum(row: int, *values: bytes | None) -> int:
+    """CRC-32 of a row; no text has the byte 0, and only the last value may be None."""
+    return zlib.crc32(b"\0".join(value for value in values if value is not None), row)
 
 
 def _among(column: str) -> str:

@@ -37,6 +37,11 @@ class Shard:
     alive: Bools | None = None
     approximate: Cells | CodesFile | None = None
 
+    @property
+    def count(self) -> int:
+        """Items that still exist."""
+        return len(self.rows) if self.alive is None else int(self.alive.sum())
+
     def nearest(self, queries: Vectors, k: int, matching: Ints | None, exact: bool) -> Found:
         """Cosines and positions of candidates, only among `matching` rows (m,) if given."""
         allowed = self.alive
@@ -103,6 +108,11 @@ class FolderView:
             shard = _from_store(store, binding, modality, "row > ? AND modality = ?", values)
             if len(shard.rows):
                 view.shards.setdefault(modality, []).append(shard)
+        counts = {
+            name: sum(shard.count for shard in shards) for name, shards in view.shards.items()
+        }
+        if {name: count for name, count in counts.items() if count} != store.counts():
+            raise store.damaged("items are lost")
         return view
 
     def _open(self, store: ItemStore, binding: Binding, segment: Segment) -> Shard:
