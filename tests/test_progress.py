@@ -89,12 +89,12 @@ def test_steps_are_one_progress() -> None:
     work.expect("report", 1.0)
     work.begin("report")
     assert stream.getvalue().splitlines() == [
-        "0%  features, about 0:50 left",
-        "7%  features: 100 of 400, about 0:52 left",
-        "31%  training, about 0:35 left",
+        "0%  step 1 of 4, features, about 0:50 left in all",
+        "7%  step 1 of 4, features: 100 of 400, about 0:52 left in all",
+        "31%  step 3 of 4, training, about 0:35 left in all",
         "caption: 9 words",
-        "63%  training: epoch 5 of at most 10, about 0:15 left",
-        "96%  report, about 0:01 left",
+        "63%  step 3 of 4, training: epoch 5 of at most 10, about 0:15 left in all",
+        "96%  step 4 of 4, report, about 0:01 left in all",
     ]
 
 
@@ -116,7 +116,10 @@ def test_steps_leave_no_line_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> N
     work.close()
     shown = stream.getvalue()
     assert "\n" not in shown
-    assert shown.split("\r")[-2:] == [" " * len("0%  features, about 0:50 left"), ""]
+    assert shown.split("\r")[-2:] == [
+        " " * len("0%  step 1 of 4, features, about 0:50 left in all"),
+        "",
+    ]
 
 
 def test_steps_that_are_not_enabled_are_silent() -> None:

@@ -156,7 +156,8 @@ def about(seconds: float) -> str:
 class Steps:
     """One line for work of several steps: the share of the time, the present step, the time left.
 
-    A step's own pace replaces its expected time as soon as it shows; later steps have theirs.
+    The time left is that of all steps together. A step's own pace replaces its expected time as
+    soon as it shows; later steps have theirs.
 
     Args:
         expected: seconds of each step by its name, in their order. A step that never begins is
@@ -166,9 +167,9 @@ class Steps:
 
     >>> steps = Steps({"features": 10, "training": 20}, stream=sys.stdout, every=0)
     >>> steps.begin("features")
-    0%  features, about 0:30 left
+    0%  step 1 of 2, features, about 0:30 left in all
     >>> steps.begin("training")
-    0%  training, about 0:20 left
+    0%  step 2 of 2, training, about 0:20 left in all
     """
 
     def __init__(
@@ -181,6 +182,7 @@ class Steps:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.enabled, self._clock, self._later = enabled, clock, dict(expected)
+        self._names, self._number = list(expected), 0
         self._line = StatusLine(stream, every=every, clock=clock)
         self._started = self._begun = clock()
         self._name, self._expected, self._share = "", 0.0, 0.0
@@ -190,6 +192,7 @@ class Steps:
         if name in self._later:
             while (first := next(iter(self._later))) != name:
                 del self._later[first]
+            self._number = self._names.index(name) + 1
         self._name, self._expected = name, self._later.pop(name, 0.0)
         self._begun = self._clock()
         self.update(0.0)
@@ -214,7 +217,9 @@ class Steps:
             self._share, (now - self._started) / max(now - self._started + left, 1e-9)
         )
         what = f"{self._name}: {text}" if text else self._name
-        line = f"{100 * self._share:.0f}%  {what}, about {clock_time(left)} left"
+        if self._number:
+            what = f"step {self._number} of {len(self._names)}, {what}"
+        line = f"{100 * self._share:.0f}%  {what}, about {clock_time(left)} left in all"
         self._line.show(line, share=self._share)
 
     def counting(self, name: str) -> Callable[[int, int], None]:

@@ -130,7 +130,8 @@ def test_memory_maps_and_chunks_change_nothing(tmp_path: Path) -> None:
         (20, 0.99, 1, 18),
         (300, 0.1, 9, 30),
         (1500, 0.1, 4, 150),
-        (6000, 0.1, 1, 600),
+        (4000, 0.1, 2, 400),
+        (5400, 0.1, 1, 540),
         (1000, 0.5, 1, 500),
         (10**6, 0.1, 1, 2000),
     ],
@@ -172,7 +173,8 @@ def test_large_views_are_searched_in_float32(monkeypatch: pytest.MonkeyPatch) ->
     exact = CCA(6, ridge="auto", power="auto").fit(X, Y)
     monkeypatch.setattr(selection, "_EXACT_UP_TO", 10)
     single = CCA(6, ridge="auto", power="auto").fit(X, Y)
-    assert [mrr(t) for t in single.search_] == pytest.approx([mrr(t) for t in exact.search_], 1e-3)
+    found, expected = ([mrr(t) for t in cca.search_] for cca in (single, exact))
+    assert found == pytest.approx(expected, abs=2e-3)
     np.testing.assert_allclose(single.transform(X), exact.transform(X), atol=1e-12)
 
 

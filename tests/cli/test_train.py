@@ -123,6 +123,21 @@ def test_groups_stay_together_and_captions_become_pairs(files: Path) -> None:
     assert not set(data.part("train").group) & set(data.part("test").group)  # type: ignore[arg-type]
 
 
+def test_fast_trains_nothing(files: Path) -> None:
+    outcome = invoke("train", *ARRAYS, "--fast", "--no-report", "-o", "run")
+    assert outcome.code == 0, outcome
+    assert "refined: linear CCA, in closed form" in outcome.err
+    run = Run.open("run")
+    assert run.settings == ccal.Settings.preset("fast")
+    assert run.metrics() == []
+    assert "hub correction" in json.loads(Path("run/evaluation.json").read_text())["facts"]
+    outcome = invoke("train", *ARRAYS, "--fast", "--method", "ccal", "-o", "other")
+    assert outcome.code == 2
+    assert (
+        "--fast is the default method without its training" in outcome.err
+    )
+
+
 def test_flags_win_over_set_over_file_over_preset(files: Path) -> None:
     Path("my.toml").write_text(
         '[train]\npreset = "paper"\nmax_epochs = 3\nmargin = 0.2\nseed = 4\n'

@@ -96,3 +96,17 @@ def test_features_of_any_size_give_gradients_of_float32(size: float) -> None:
     tower(x).sum().backward()
     for parameter in tower.parameters():
         assert parameter.grad is None or parameter.grad.norm().isfinite()
+
+
+def test_dropout_of_a_linear_tower_keeps_the_mean() -> None:
+    tower = LinearTower(1000, 1, dropout=0.3)
+    tower.initialise(np.zeros(1000), np.ones((1000, 1)))
+    torch.manual_seed(0)
+    found = tower(torch.ones(2000, 1000))
+    torch.manual_seed(0)
+    torch.testing.assert_close(tower(torch.ones(2000, 1000)), found)
+    assert found.mean().item() == pytest.approx(1000, rel=1e-3)
+    # Of numbers that are kept with the probability p, each divided by p.
+    assert found.var().item() == pytest.approx(1000 * 0.3 / 0.7, rel=0.1)
+    assert tower.eval()(torch.ones(1, 1000)).item() == pytest.approx(1000)
+    assert LinearTower(2, 1).train()(torch.ones(1, 2)).isfinite().all()

@@ -45,9 +45,9 @@ def test_a_terminal_sees_one_line_rewritten(monkeypatch: pytest.MonkeyPatch) -> 
     assert text.count("\n") == 1
     assert text.endswith("\n")
     shown = text.split("\r")
-    assert shown[1].startswith("train: epoch 1/3, 25%, loss 1.0000, 250 pairs/s, at most 0:11 left")
+    assert shown[1].startswith("train: epoch 1/3, 25%, loss 1.0000, 250 pairs/s, about 0:11 left")
     assert "train: epoch 2/3, 50%, loss 0.5000, 250 pairs/s, MRR 0.1000 (best 0.1000), " in text
-    assert shown[6].rstrip().endswith("at most 0:06 left")
+    assert shown[6].rstrip().endswith("about 0:06 left")
     assert all(len(a) >= len(b.rstrip()) for a, b in zip(shown[2:], shown[1:], strict=False))
 
 

@@ -16,7 +16,7 @@ from ccal.errors import InputError
 from ccal.ranks import unit_rows
 from ccal.training import METHODS, PairFeatures, Settings, embed, embed_pairs, evaluate, train
 from ccal.training.methods import LinearInitialisation, choose_initialisation
-from ccal.training.refined import _RESIDUAL, _candidate_settings, choose_hub_weight
+from ccal.training.refined import _OF_TOWER, _candidate_settings, choose_hub_weight
 from ccal.training.settings import BY_TOWER
 
 pytestmark = pytest.mark.filterwarnings("ignore::ccal.errors.SmallBatchWarning")
@@ -219,11 +219,18 @@ def test_an_item_with_several_counterparts_is_one_candidate() -> None:
     assert (report.x_to_y.ranks <= alone.x_to_y.ranks).all()
 
 
-def test_the_residual_tower_has_own_defaults_for_settings_not_given() -> None:
-    assert {"tower", *BY_TOWER} == set(_RESIDUAL)
-    linear, residual = _candidate_settings(Settings())
+def test_towers_have_own_defaults_for_settings_not_given() -> None:
+    assert set(BY_TOWER) == set(_OF_TOWER["residual"]) > set(_OF_TOWER["linear"])
+    linear, residual = _candidate_settings(Settings(), pairs=1000)
     assert (linear.max_epochs, residual.max_epochs, residual.batch_size) == (60, 300, 500)
+    assert (linear.learning_rate, Settings(tower="linear").learning_rate) == (1e-3, 2e-4)
     for epochs in (60, 61):
-        towers = _candidate_settings(Settings.preset("default", max_epochs=epochs))
+        towers = _candidate_settings(Settings.preset("default", max_epochs=epochs), pairs=1000)
         assert [tower.max_epochs for tower in towers] == [epochs, epochs]
         assert towers[1].batch_size == 500
+    patience = [
+        [own.patience for own in _candidate_settings(Settings(), pairs)]
+        for pairs in (1000, 5400, 50_000)
+    ]
+    assert patience == [[10, 30], [5, 8], [5, 5]]
+    assert [own.patience for own in _candidate_settings(Settings(patience=20), 9999)] == [20, 20]

@@ -51,6 +51,12 @@ def test_better_scores_renew_patience() -> None:
     assert schedule.learning_rate == 0.1
 
 
+def test_a_candidate_behind_its_rival_has_half_the_patience() -> None:
+    behind, ahead = make(patience=4, rival=0.6), make(patience=4, rival=0.6)
+    assert [behind.update(s) for s in (0.5, 0.4, 0.4)] == ["best", "wait", "refine"]
+    assert [ahead.update(s) for s in (0.7, 0.4, 0.4, 0.4)] == ["best", "wait", "wait", "wait"]
+
+
 @pytest.mark.parametrize("score", [None, math.nan, math.inf, -math.inf])
 def test_an_epoch_that_diverged_ends_patience(score: float | None) -> None:
     schedule = make(refinements=1)

@@ -47,7 +47,7 @@ def test_wrong_settings_are_named(values: dict[str, Any], message: str) -> None:
 
 
 def test_unknown_preset() -> None:
-    with pytest.raises(InputError, match=r"default, paper, .*; got 'none'"):
+    with pytest.raises(InputError, match=r"default, fast, .*; got 'none'"):
         Settings.preset("none")
 
 

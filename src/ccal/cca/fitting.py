@@ -18,6 +18,7 @@ from torch.nn.functional import pad
 from ccal.bounds import Number, Options, Rule, Whole, check, check_all
 from ccal.cca.checks import ridge_pair
 from ccal.cca.selection import (
+    LEAST_RIDGE,
     NEGLIGIBLE,
     POWERS,
     HeldOut,
@@ -282,16 +283,17 @@ def _try_out(
     progress: Progress | None,
 ) -> list[Trial]:
     """Try ridges and powers that are to be chosen on each fold, trained on all the others."""
+    scale = (1.0, 1.0) if parameters.relative_ridge else _mean_variances(sum(parts, rest), dims)
+    least = parameters.ridge or (LEAST_RIDGE * scale[0], LEAST_RIDGE * scale[1])
     held = []
     for i, (x, y, positives) in enumerate(folds):
         train = sum(parts[:i] + parts[i + 1 :], rest)
         unit = _mean_variances(train, dims) if parameters.relative_ridge else (1.0, 1.0)
         k = parameters.n_components or min(*dims, train.count - 1)
-        held.append(HeldOut(train, (x, y), positives, k, unit))
+        held.append(HeldOut(train, (x, y), positives, k, unit, least))
     powers = POWERS if parameters.power is None else (parameters.power,)
     if parameters.ridge is not None:
         return try_out(held, parameters.ridge, powers)
-    scale = (1.0, 1.0) if parameters.relative_ridge else _mean_variances(sum(parts, rest), dims)
     return search_ridges(held, powers, scale, progress and partial(progress, "ridges"))
 
 

@@ -1,6 +1,6 @@
 """Choosing the ridges and the weighting of CCA by retrieval on held-out pairs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,10 @@ _MAX_HELD = 20_000
 _COARSE_STEPS = range(-8, 5, 2)
 _MAX_REFINEMENTS = 16
 
-# Larger decompositions are made in float32.
+LEAST_RIDGE = 10 ** (_COARSE_STEPS[0] / 2)
+"""The smallest relative ridge tried by `ridge="auto"`."""
+
+# Larger views are decomposed in float32, which takes 40% of the time.
 _EXACT_UP_TO = 500
 
 
@@ -81,7 +84,7 @@ def hold_out(
 
     Rows of one unit, `units` (rows,), are together in a fold or in none; None lets every row stand
     for itself. A fold has `fraction` of all units, at least 10 and at most about 2,000 rows. There
-    are as many folds as it takes to ask 600 queries, at most 9; some rows stay out of all folds.
+    are as many folds as it takes to ask about 600 queries, at most 9; some rows stay out of all.
     """
     numbers = None if units is None else numbered(units)[1]
     count = rows if numbers is None else int(numbers.max()) + 1
@@ -95,7 +98,8 @@ def hold_out(
     size = min(max(round(fraction * count), _MIN_FOLD), most, count - 2)
     queries = size * rows // count
     fitting = max(1, _MAX_HELD // queries)
-    folds = min(-(-_ENOUGH_QUERIES // queries), _MAX_FOLDS, (count - 2) // size, fitting)
+    enough = max(1, round(_ENOUGH_QUERIES / queries))
+    folds = min(enough, _MAX_FOLDS, (count - 2) // size, fitting)
     drawn = np.random.default_rng(seed).choice(count, (folds, size), replace=False)
     if numbers is None or count == rows:
         return [np.sort(fold) for fold in drawn.astype(np.int64)]
@@ -107,8 +111,8 @@ class HeldOut:
 
     One eigendecomposition a view, Sxx = E diag(l) E', makes whitening with any ridge r a diagonal
     scaling: T = diag((lx + rx)^-1/2) (Ex' Sxy Ey) diag((ly + ry)^-1/2). Ridges are given in units
-    of `unit`. `held` are the different items of the held-out pairs, and `positives` says which of
-    them belong together.
+    of `unit`, and none is below `least`. `held` are the different items of the held-out pairs, and
+    `positives` says which of them belong together.
     """
 
     def __init__(
@@ -118,12 +122,18 @@ class HeldOut:
         positives: Positives,
         k: int,
         unit: tuple[float, float],
+        least: tuple[float, float],
     ) -> None:
         cov = train.covariances()
-        self._lx, Ex, self._floor_x = _spectrum(cov.xx)
-        self._ly, Ey, self._floor_y = _spectrum(cov.yy)
-        self._cross = Ex.mT @ cov.xy @ Ey
-        self._x, self._y = (held[0] - train.mean_x) @ Ex, (held[1] - train.mean_y) @ Ey
+        dtype = torch.float64
+        if max(cov.xy.shape) > _EXACT_UP_TO:
+            ridges = least[0] * unit[0], least[1] * unit[1]
+            dtype = _sufficient_precision(zip((cov.xx, cov.yy), ridges, strict=True))
+        self._lx, Ex, self._floor_x = _spectrum(cov.xx, dtype)
+        self._ly, Ey, self._floor_y = _spectrum(cov.yy, dtype)
+        self._cross = Ex.mT @ cov.xy.to(dtype) @ Ey
+        self._x = (held[0] - train.mean_x).to(dtype) @ Ex
+        self._y = (held[1] - train.mean_y).to(dtype) @ Ey
         self._k, self._unit, self._positives = k, unit, positives
         self.candidates = positives.shape[1], positives.shape[0]
 
@@ -186,8 +196,15 @@ def search_ridges(
     return [trial for trials in tried.values() for trial in trials]
 
 
-def _spectrum(cov: Tensor) -> tuple[Tensor, Tensor, float]:
-    values, vectors = torch.linalg.eigh(cov)
+def _sufficient_precision(sides: Iterable[tuple[Tensor, float]]) -> torch.dtype:
+    """float32 if it finds the eigenvalues of each covariance to within the least ridge of it."""
+    eps = torch.finfo(torch.float32).eps
+    precise = all(eps * torch.linalg.matrix_norm(cov).item() <= ridge for cov, ridge in sides)
+    return torch.float32 if precise else torch.float64
+
+
+def _spectrum(cov: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, float]:
+    values, vectors = torch.linalg.eigh(cov.to(dtype))
     return values.clamp(min=0), vectors, ridge_floor(len(cov), cov.trace().item())
 
 

@@ -11,7 +11,7 @@ from ccal.errors import InputError
 from ccal.runs.config import read_config
 
 
-@o.takes(o.PAIRS, o.SPLIT, o.TRAINING, without=("method", "seed"))
+@o.takes(o.PAIRS, o.SPLIT, o.TRAINING, without=("method", "seed", "fast"))
 def command(
     methods: Annotated[str, o.compared(help="Methods, with commas between them.")] = (
         "linear,dcca,learned,ccal,refined"

@@ -97,7 +97,7 @@ class LinearTower(Tower):
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
         self.hidden, self.root, self.dropout = hidden, root, dropout
-        self.drop = nn.Dropout(dropout)
+        self.drop = _ByteDropout(dropout)
         self.matrix = nn.Linear(in_features, out_features)
         self.register_buffer("mean", torch.zeros(in_features))
         self.register_buffer("unit", torch.ones(()))
@@ -139,6 +139,25 @@ class LinearTower(Tower):
         centred = self.drop((features - self.mean) / self.unit)
         output: Tensor = self.matrix(centred)
         return output if self.network is None else output + self.network(centred / self.scale)
+
+
+class _ByteDropout(nn.Module):
+    """Dropout with one random byte a number, so that the share is a whole number of 256ths.
+
+    `nn.Dropout` draws four bytes a number, one by one, and took a quarter of a training step.
+    """
+
+    def __init__(self, share: float) -> None:
+        super().__init__()
+        self.kept = 256 if share == 0 else min(max(round(256 * (1 - share)), 1), 255)
+
+    def forward(self, features: Tensor) -> Tensor:
+        if not self.training or self.kept == 256:
+            return features
+        words = torch.empty(-(-features.numel() // 8), dtype=torch.int64, device=features.device)
+        words.random_(torch.iinfo(torch.int64).min, None)
+        drawn = words.view(torch.uint8)[: features.numel()].view(features.shape)
+        return features * (drawn < self.kept) * (256 / self.kept)
 
 
 def signed_root(features: Tensor) -> Tensor:

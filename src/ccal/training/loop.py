@@ -76,6 +76,7 @@ def fit(
     validate_first: bool = False,
     select: Select = "both",
     score: Score | None = None,
+    rival: float | None = None,
     checkpoint_seconds: float = 20.0,
     progress: bool | Steps = True,
     tensorboard: bool = False,
@@ -103,6 +104,7 @@ def fit(
         select: direction of the validation MRR that chooses the best epoch, or the mean of both.
         score: chooses the best epoch in place of the MRR: `score(model)`, a share from 0 to 1, is
             called after each epoch with the projections of that epoch, and the highest is the best.
+        rival: the best score of another model; while this one is worse, patience is halved.
         checkpoint_seconds: least time between two checkpoints. They are written at the end of an
             epoch, at the very end, and on Ctrl-C or SIGTERM.
         progress: show the progress on standard error, or as the present of these `Steps`.
@@ -135,7 +137,8 @@ def fit(
     check_precision(settings, next(model.parameters()).device)
 
     copy_from_rank_0(model, objective)
-    state, schedule = State(model, objective, settings), Schedule.of(settings, epochs=epochs)
+    state = State(model, objective, settings)
+    schedule = Schedule.of(settings, epochs=epochs, rival=rival)
     checkpointer = Checkpointer(
         state,
         schedule,

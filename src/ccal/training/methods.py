@@ -42,6 +42,8 @@ _DIM = 128
 _LINEAR_PAIRS = 30_000  # that linear CCA of pictures starts from
 # `CCA` chooses no ridge by itself from fewer pairs, or groups of pairs.
 _ENOUGH_TO_CHOOSE = 20
+# Training pairs that show whether square roots help: with more, CCA takes long and says the same.
+_ROOT_PAIRS = 1500
 
 
 def make_front_ends(
@@ -204,6 +206,7 @@ class LinearInitialisation:
         power: CCA's coordinates are weighted by correlation^power; None lets `CCA` choose it.
         held_out: if `CCA` chose them, its MRR on held-out training pairs, the mean of both
             directions, and the numbers of candidates in y and in x.
+        fitted: the CCA that chose them, and the pairs that it was fitted to.
     """
 
     root_x: bool = False
@@ -211,6 +214,7 @@ class LinearInitialisation:
     ridge: tuple[float, float] | None = None
     power: float | None = None
     held_out: tuple[float, tuple[int, int]] | None = None
+    fitted: tuple[CCA, PairFeatures] | None = None
 
     def cca(
         self,
@@ -236,7 +240,10 @@ class LinearInitialisation:
         Each is scaled to a mean variance of 1, which changes no cosine and gives a learning rate
         the same meaning on all data.
         """
-        cca = self.cca(settings, pairs)
+        if self.fitted is not None and self.fitted[1] is pairs:
+            cca = self.fitted[0]
+        else:
+            cca = self.cca(settings, pairs)
         X, Y = self.views(pairs)
         weights = cca.correlations_**cca.power_
         sides = (
@@ -270,8 +277,8 @@ def choose_initialisation(
     """Choose square roots, ridges and weighting of linear CCA for these pairs.
 
     With root_x = "auto", "refined" takes square roots of an array without negative numbers, such as
-    activations or counts, unless CCA then finds the pairs `held` worse by more than the standard
-    error. `CCA` chooses ridges and weighting on held-out pairs of `seen`.
+    activations or counts, unless CCA of some pairs then finds the pairs `held` worse by more than
+    the standard error. `CCA` chooses ridges and weighting on held-out pairs of `seen`.
     """
     wanted = (settings.root_x, settings.root_y)
     initial = LinearInitialisation(root_x=wanted[0] == "yes", root_y=wanted[1] == "yes")
@@ -287,13 +294,16 @@ def choose_initialisation(
     cca = initial.cca(settings, seen, progress=progress)
     best: Any = max(cca.search_, key=lambda trial: trial["mrr"])  # type: ignore[arg-type, return-value]
     held_out = best["mrr"], best["candidates"]
-    return replace(initial, ridge=cca.ridge_, power=cca.power_, held_out=held_out)
+    return replace(
+        initial, ridge=cca.ridge_, power=cca.power_, held_out=held_out, fitted=(cca, seen)
+    )
 
 
 def _found(settings: Settings, initial: LinearInitialisation, *data: PairFeatures) -> Tensor:
-    """Reciprocal ranks of held-out pairs by CCA with the fixed settings for retrieval."""
+    """Reciprocal ranks of held-out pairs by CCA of some pairs, with settings for retrieval."""
     seen, held = (initial.views(features) for features in data)
-    cca = CCA.for_retrieval(_dimension(settings, data[0])).fit(*seen)
+    some = np.linspace(0, len(data[0]) - 1, min(len(data[0]), _ROOT_PAIRS)).astype(int)
+    cca = CCA.for_retrieval(_dimension(settings, data[0])).fit(*(view[some] for view in seen))
     x, y = (torch.from_numpy(view) for view in cca.transform(*held))
     positives, (x_first, y_first) = relation(data[1])
     return reciprocal_ranks(x[x_first], y[y_first], positives)

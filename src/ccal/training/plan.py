@@ -41,7 +41,10 @@ def method_in_words(settings: Settings) -> str:
             "linear": "linear towers are fine-tuned from it",
             "residual": "towers with a hidden layer are trained from it",
         }
-        words = f"linear CCA first; then {towers[settings.tower]}"
+        if settings.trained:
+            words = f"linear CCA first; then {towers[settings.tower]}"
+        else:
+            words = "linear CCA, in closed form; the validation pairs choose a hub correction"
     last = "; at last, training on all but the test pairs" if settings.train_on_all else ""
     return f"{settings.method}: {words}{last}"
 
@@ -155,8 +158,12 @@ def _width(pairs: Pairs, name: str) -> int:
     column = pairs.column(name)
     if column.files:
         return 1280
-    # Texts have about so many frequent words.
-    return int(15 * len(pairs) ** 0.5) if column.is_text else math.prod(column.shape[1:])
+    if not column.is_text:
+        return math.prod(column.shape[1:])
+    # The vocabulary grows with the root of the number of words (Heaps' law).
+    some = column[:: max(1, len(pairs) // 100)]
+    words = sum(len(text.split()) for text in some) / max(1, len(some)) * len(pairs)
+    return int(4.5 * words**0.5) + 1
 
 
 def operations_per_second(threads: int | None = None) -> float:

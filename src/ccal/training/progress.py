@@ -21,10 +21,10 @@ STEP_OF_STAGE = {
 
 
 class Progress:
-    """Stage, epoch, loss, rate, validation score and the longest time left, on one line.
+    """Stage, epoch, loss, rate, validation score and the time left, on one line.
 
     `stream`, `every` and `clock` are those of `StatusLine`; enabled=False writes nothing. With
-    `steps` the stage is the present step of longer work, which has the line; `expected` is then the
+    `steps` the stage is the present step of longer work, which has the line. `expected` is the
     likely last epoch, if validation may end the stage before `max_epochs`.
 
     >>> import sys
@@ -64,13 +64,13 @@ class Progress:
             return
         seconds = max(self._clock() - self._begun, 1e-9)
         rate = (total * (epoch - self._first) + done) / seconds
-        left = (total * (self.max_epochs - epoch + 1) - done) / rate
+        left = (total * (max(self._expected, epoch) - epoch + 1) - done) / rate
         self._steps = (
             f"{self.stage}: epoch {epoch}/{self.max_epochs}, {100 * done // total}%, "
             f"loss {loss:.4f}, {rate:,.0f} pairs/s"
         )
         if self.enabled and self._line.due():
-            self._line.show(f"{self._steps}{self._scores}, at most {clock_time(left)} left")
+            self._line.show(f"{self._steps}{self._scores}, about {clock_time(left)} left")
 
     def epoch(
         self,

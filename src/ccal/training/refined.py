@@ -11,7 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -47,18 +47,22 @@ from ccal.training.unseen_classes import (
     choose_zero_shot,
 )
 
-# Defaults of towers with a hidden layer; they were found on digits and Flickr8k.
-_RESIDUAL: dict[str, Any] = {
-    "tower": "residual",
-    "dropout_x": 0.1,
-    "dropout_y": 0.1,
-    "learning_rate": 1e-3,
-    "temperature": 0.1,
-    "averaging": 0.9,
-    "batch_size": 500,
-    "max_epochs": 300,
-    "patience": 30,
+# Defaults of the towers of "auto"; they were found on digits and Flickr8k.
+_OF_TOWER: dict[str, dict[str, Any]] = {
+    "linear": {"learning_rate": 1e-3, "averaging": 0.95},
+    "residual": {
+        "dropout_x": 0.1,
+        "dropout_y": 0.1,
+        "learning_rate": 1e-3,
+        "temperature": 0.1,
+        "averaging": 0.9,
+        "batch_size": 500,
+        "max_epochs": 300,
+        "patience": 30,
+    },
 }
+# On many pairs an epoch has many steps, and after so many without a better score patience ends.
+_PATIENT_STEPS, _LEAST_PATIENCE = {"linear": 30, "residual": 80}, 5
 _HUB_WEIGHTS = (0.0, 0.25, 0.5, 0.75)
 _NEIGHBOURS, _BANK = 10, 20_000
 
@@ -142,11 +146,10 @@ def train(
         )
         facts["linear CCA"] = _words(initial, pairs.names)
     trainer = _Trainer(pairs.names, front_ends, initial, torch.device(device), options)
-    candidates = [
-        candidate
-        for changed in _candidate_settings(settings)
-        for candidate in trainer.candidates(changed, seen, held)
-    ]
+    candidates: list[_Candidate] = []
+    for changed in _candidate_settings(settings, len(seen)):
+        rival = max((c.best for c in candidates if c.best is not None), default=None)
+        candidates += trainer.candidates(changed, seen, held, rival)
     best = candidates[0]
     for candidate in candidates[1:]:
         best = candidate if clearly_better(candidate.scores, best.scores) else best
@@ -194,7 +197,7 @@ def _show_linear_cca(steps: Steps, what: str, done: int, total: int) -> None:
 
 def expected_steps(settings: Settings, pairs: Pairs, valid: Pairs) -> dict[str, float]:
     """A guess of the seconds of each step of `train`, by its name and in their order."""
-    stages = _candidate_settings(settings) if settings.trained else []
+    stages = _candidate_settings(settings, len(pairs)) if settings.trained else []
     return expected_seconds(settings, [(_stage(own), own) for own in stages], pairs, valid)
 
 
@@ -203,15 +206,23 @@ def _stage(settings: Settings) -> str:
     return settings.tower if settings.method == "refined" else "train"
 
 
-def _candidate_settings(settings: Settings) -> list[Settings]:
-    """The settings to train with: one, or two for `tower = "auto"`.
-
-    The second candidate overrides only settings that the user left at their default.
-    """
+def _candidate_settings(settings: Settings, pairs: int) -> list[Settings]:
+    """The settings to train with so many pairs: one, or two for `tower = "auto"`."""
     if settings.method != "refined" or settings.tower != "auto":
         return [settings]
-    changes = {name: _RESIDUAL[name] for name in ("tower", *settings.to_be_chosen)}
-    return [settings.changed(tower="linear"), settings.changed(**changes)]
+    return [_of_tower(settings, tower, pairs) for tower in ("linear", "residual")]
+
+
+def _of_tower(settings: Settings, tower: Literal["linear", "residual"], pairs: int) -> Settings:
+    """The settings of one tower of "auto": its own where the user left the default."""
+    free = settings.to_be_chosen
+    own = {name: value for name, value in _OF_TOWER[tower].items() if name in free}
+    changed = settings.changed(tower=tower, **own)
+    if "patience" in free:
+        steps = -(-pairs // changed.batch_size)
+        enough = max(_LEAST_PATIENCE, -(-_PATIENT_STEPS[tower] // steps))
+        changed = changed.changed(patience=min(changed.patience, enough))
+    return changed
 
 
 @dataclass(frozen=True)
@@ -219,7 +230,7 @@ class _Candidate:
     """A model to choose from, with the settings and the number of epochs of its training.
 
     `scores` (n,) are the `reciprocal_ranks` of the validation pairs; or, with `select = "classes"`,
-    the precision of each validation class.
+    the precision of each validation class. `best` is the score that chose the epoch.
     """
 
     name: str
@@ -227,6 +238,7 @@ class _Candidate:
     model: DualEncoder
     scores: Tensor
     epochs: int = 0
+    best: float | None = None
 
 
 @dataclass(frozen=True)
@@ -241,9 +253,12 @@ class _Trainer:
     history: list[dict[str, Any]] = field(default_factory=list)
 
     def candidates(
-        self, settings: Settings, seen: PairFeatures, held: PairFeatures
+        self, settings: Settings, seen: PairFeatures, held: PairFeatures, rival: float | None
     ) -> list[_Candidate]:
-        """The trained model; before it the initial one, if that is linear CCA."""
+        """The trained model; before it the initial one, if that is linear CCA.
+
+        `rival` is that of `fit`.
+        """
         model = self.build(settings, seen)
         found: list[_Candidate] = []
         if settings.starts_linear and settings.tower != "residual":
@@ -257,9 +272,9 @@ class _Trainer:
         else:
             choice = {"select": settings.select}
         choice["validate_first"] = settings.start == "linear"
-        epochs = self.fit(settings, model, seen, held, stage=stage, **choice)
+        epochs, best = self.fit(settings, model, seen, held, stage=stage, rival=rival, **choice)
         scores = _scores(settings, model, held)
-        return [*found, _Candidate(stage, settings, model, scores, epochs)]
+        return [*found, _Candidate(stage, settings, model, scores, epochs, best)]
 
     def fit(
         self,
@@ -269,13 +284,13 @@ class _Trainer:
         held: PairFeatures | None,
         stage: str,
         **more: Any,
-    ) -> int:
-        """Train a model and record its epochs; returns the number of the best."""
+    ) -> tuple[int, float | None]:
+        """Train a model and record its epochs; returns the number of the best, and its score."""
         self.options["progress"].begin(STEP_OF_STAGE[stage])
         objective = make_objective(settings).to(self.device)
         found = fit(model, objective, seen, held, settings, stage=stage, **self.options, **more)
         self.history.extend(found.records)
-        return found.best_epoch
+        return found.best_epoch, found.best_mrr
 
     def build(self, settings: Settings, pairs: PairFeatures) -> DualEncoder:
         """A model to train, or one that needs no training."""

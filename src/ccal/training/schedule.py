@@ -15,7 +15,8 @@ class Schedule:
 
     After `patience` epochs without a score at least as good as the best, the best weights and their
     optimiser state come back with a tenth of the learning rate, and patience is `refine_patience`
-    from then on. Training ends after `refinements` of these returns, or after `max_epochs`.
+    from then on. Training ends after `refinements` of these returns, or after `max_epochs`. While
+    the best score is below that of a `rival`, patience is half as long.
 
     >>> schedule = Schedule(
     ...     initial_rate=0.1, max_epochs=9, patience=2, refine_patience=1, refinements=1
@@ -31,6 +32,7 @@ class Schedule:
     patience: int
     refine_patience: int
     refinements: int
+    rival: float | None = None
     epoch: int = 0
     best: float | None = None
     best_epoch: int = 0
@@ -39,7 +41,9 @@ class Schedule:
     stopped: bool = False
 
     @classmethod
-    def of(cls, settings: Settings, *, epochs: int | None = None) -> Self:
+    def of(
+        cls, settings: Settings, *, epochs: int | None = None, rival: float | None = None
+    ) -> Self:
         """The schedule of `settings`, or a fixed number of epochs."""
         return cls(
             initial_rate=float(settings.learning_rate),
@@ -47,6 +51,7 @@ class Schedule:
             patience=settings.patience,
             refine_patience=settings.refine_patience,
             refinements=settings.refinements,
+            rival=rival,
         )
 
     @property
@@ -62,10 +67,17 @@ class Schedule:
     @property
     def expected_epochs(self) -> int:
         """A guess of the last epoch: no sooner than if no score gets better from now on."""
-        limit = self.refine_patience if self.refined else self.patience
+        limit = self._limit
         last = self.refinements * self.refine_patience
         sooner = self.epoch + limit - self.waited + last - self.refined * self.refine_patience
         return min(self.max_epochs, max(sooner, 5 * self.patience // 2 + last))
+
+    @property
+    def _limit(self) -> int:
+        """Epochs without a better score before the next verdict than "wait"."""
+        limit = self.refine_patience if self.refined else self.patience
+        behind = self.rival is not None and (self.best is None or self.best < self.rival)
+        return -(-limit // 2) if behind else limit
 
     def start(self, score: float | None) -> None:
         """Make the score of the weights before training, epoch 0, the one to beat."""
@@ -82,8 +94,7 @@ class Schedule:
             self.best, self.best_epoch, self.waited = score, self.epoch, 0
             return "best"
         self.waited += 1
-        limit = self.refine_patience if self.refined else self.patience
-        if _usable(score) and self.waited < limit:
+        if _usable(score) and self.waited < self._limit:
             return "wait"
         if self.refined == self.refinements or self.epoch >= self.max_epochs:
             self.stopped = True
