@@ -3,6 +3,7 @@
 config.toml      the settings, where the pairs came from, their sizes and fingerprints
 metrics.jsonl    one line an epoch
 model/           the model, for `ccal.load`
+dimensions.json  words and features behind each dimension of the common space
 evaluation.json  measures on the held-out pairs; written last, so it also says "finished"
 report.html      the same with plots, for a browser
 plots/           the plots as files
@@ -179,14 +180,17 @@ class Run:
 
     def evaluation(self) -> dict[str, Any]:
         """The content of evaluation.json."""
-        path = self.path / "evaluation.json"
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise InputError(f"{path}: not readable ({error}).") from error
-        if not isinstance(content, dict):
-            raise InputError(f"{path}: expected an object, got a {type(content).__name__}.")
-        return content
+        return _read_object(self.path / "evaluation.json")
+
+    def dimensions(self) -> dict[str, Any]:
+        """Words and features behind the dimensions: what `describe_dimensions` found."""
+        path = self.path / "dimensions.json"
+        if not path.exists():
+            raise InputError(
+                f"{self.path} has no dimensions.json: it was trained by an earlier version. Train "
+                "it again to see the words behind its dimensions."
+            )
+        return _read_object(path)
 
     def finish(self, evaluation: Mapping[str, Any]) -> None:
         """Write evaluation.json with the hashes of the data; it marks the run as finished."""
@@ -297,6 +301,16 @@ def _elsewhere(folder: Path) -> str:
     siblings = [p.parent.name for p in folder.parent.glob("*/config.toml")]
     near = difflib.get_close_matches(folder.name, siblings, n=1)
     return f" Did you mean {folder.parent / near[0]}?" if near else ""
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: not readable ({error}).") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: expected an object, got a {type(content).__name__}.")
+    return content
 
 
 def _dim(model: Path) -> int:
