@@ -179,9 +179,7 @@ def contrastive_heads(hidden: int) -> Callable[[Views, Grid, Views | None, int],
             optimiser = torch.optim.AdamW(
                 towers.parameters(), lr=_RATE, weight_decay=values["weight decay"]
             )
-            epochs = _train(
-                towers, lambda x, y, loss=loss: loss(x, y), optimiser, seen, held, values
-            )
+            epochs = _train(towers, loss, optimiser, seen, held, values)
             yield {**values, "epochs": epochs}, _outputs(towers)
 
     return candidates
@@ -469,8 +467,8 @@ def table(found: dict[str, Any]) -> str:
     ]
     cells: dict[tuple[str, int, str], list[dict[str, Any]]] = {}
     for key, cell in found.items():
-        method, text, pairs, _ = key.rsplit(maxsplit=3)
-        cells.setdefault((text, int(pairs), method), []).append(cell)
+        method, text, size, _ = key.rsplit(maxsplit=3)
+        cells.setdefault((text, int(size), method), []).append(cell)
     ways = ("image -> text", "text -> image")
 
     def mean(runs: list[dict[str, Any]], part: str, way: str, name: str) -> float:
@@ -523,10 +521,10 @@ def main() -> None:
         parts = [pairs.pairs[part] for part in rows]
         settings = Settings(**TEXTS[text], seed=seed)
         front_ends = make_front_ends(settings, parts[0])
-        views = [
+        seen, held, test = (
             PairFeatures(part, front_ends, fit=place == 0, progress=_quiet).arrays()
             for place, part in enumerate(parts)
-        ]
+        )
         for name in methods:
             key = f"{name} {text} {size} {seed}"
             found = json.loads(arguments.output.read_text()) if arguments.output.exists() else {}
@@ -535,14 +533,14 @@ def main() -> None:
             if name == DEFAULT:
                 cell = run_default(settings, *parts)
             elif name == CLOSED:
-                cell = run_closed(*views, seed)
+                cell = run_closed(seen, held, test, seed)
             else:
-                cell = run_peer(PEERS[name], *views, seed)
+                cell = run_peer(PEERS[name], seen, held, test, seed)
             package = PEERS[name].package if name in PEERS else None
             cell |= {
                 "data": data,
                 "split": hash_of(*(part.tobytes() for part in rows)),
-                "features": hash_of(*(np.ascontiguousarray(v).tobytes() for v in views[0])),
+                "features": hash_of(*(np.ascontiguousarray(v).tobytes() for v in seen)),
                 "threads": torch.get_num_threads(),
             }
             if package is not None:

@@ -44,33 +44,31 @@ def describe_dimensions(
     seen = tuple(_standardised(view) for view in embed(model, train, at_most=_PAIRS))
     fresh = tuple(_standardised(view) for view in held_out.raw_pairs(_PAIRS))
     correlations, held = ((x * y).sum(0).tolist() for x, y in (seen, fresh))
-    kinds = {
-        name: _kind(model.front_ends.get(name), shape)
-        for name, shape in zip(model.modalities, train.shapes, strict=True)
-    }
     found: list[dict[str, Any]] = [
         {"dimension": number, "correlation": a, "held_out": b, "loadings": {}}
         for number, (a, b) in enumerate(zip(correlations, held, strict=True), start=1)
     ]
-    for view, (name, kind) in enumerate(kinds.items()):
-        if kind is None:
+    kinds: dict[str, str | None] = {}
+    for view, (name, shape) in enumerate(zip(model.modalities, train.shapes, strict=True)):
+        names = _names(model.front_ends.get(name), shape)
+        kinds[name] = None if names is None else "words" if isinstance(names, list) else "numbers"
+        if names is None:
             continue
         loadings = _loadings(train, rows, view, seen[view])
-        words = getattr(model.front_ends.get(name), "vocabulary", None) if kind == "words" else None
         least = sqrt(2 * log(2 * len(loadings)) / len(rows))
         for dimension, column in zip(found, loadings.T, strict=True):
             dimension["loadings"][name] = {
-                "high": _largest(column, least, words),
-                "low": _largest(-column, least, words, sign=-1),
+                "high": _largest(column, least, names),
+                "low": _largest(-column, least, names, sign=-1),
             }
     return {"pairs": len(rows), "features": kinds, "dimensions": found}
 
 
-def _kind(front_end: object, shape: tuple[int, ...]) -> str | None:
-    """What the numbers of a feature row stand for."""
+def _names(front_end: object, shape: tuple[int, ...]) -> list[str] | range | None:
+    """Words or numbers of the features of a row; None if they mean nothing one by one."""
     if isinstance(front_end, TfidfVectoriser):
-        return "words"
-    return None if len(shape) > 1 or isinstance(front_end, WordSequences) else "numbers"
+        return front_end.vocabulary
+    return None if len(shape) > 1 or isinstance(front_end, WordSequences) else range(shape[0])
 
 
 def _standardised(view: Tensor) -> NDArray[np.float64]:
@@ -101,12 +99,8 @@ def _loadings(
 
 
 def _largest(
-    column: NDArray[np.float64], least: float, words: list[str] | None, sign: int = 1
+    column: NDArray[np.float64], least: float, names: list[str] | range, sign: int = 1
 ) -> list[tuple[str | int, float]]:
     """Names and values of the largest entries, each at least `least`."""
     order = np.argsort(-column, kind="stable")[:_MOST].tolist()
-    return [
-        (at if words is None else words[at], round(sign * float(column[at]), 4))
-        for at in order
-        if column[at] >= least
-    ]
+    return [(names[at], round(sign * float(column[at]), 4)) for at in order if column[at] >= least]
