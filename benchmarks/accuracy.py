@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from benchmarks.formulations import by_svd, released
 from benchmarks.layer import views
-from benchmarks.peers import by_svd, released
 from benchmarks.timing import Row, show
 from ccal.cca.batch import BatchSettings
 from ccal.cca.operators import batch_cca

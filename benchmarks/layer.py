@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from benchmarks.peers import by_svd, released
+from benchmarks.formulations import by_svd, released
 from benchmarks.timing import Row, medians, show
 from ccal.cca import CCALayer
 from ccal.losses import PairwiseRankingLoss

@@ -39,6 +39,24 @@ def test_a_program_can_read_it(trained: Path) -> None:
     assert all(20 < stage["valid"] <= 100 for stage in judged)  # per cent, not shares
 
 
+def test_features_behind_the_dimensions(trained: Path, tmp_path: Path) -> None:
+    outcome = invoke("info", trained / "run", "--dimensions", "--first", 2)
+    assert outcome.code == 0, outcome
+    lines = outcome.out.splitlines()
+    assert lines[0].startswith("Loadings of 192 training pairs")
+    assert [line[:11] for line in lines if line.startswith("dimension")] == [
+        *("dimension 1", "dimension 2")
+    ]
+    assert re.fullmatch(r"  image \+  feature \d+ 0\.\d\d, .*", lines[2])
+    found = json.loads(invoke("info", trained / "run", "--dimensions", "--json").out)
+    assert found["features"] == {"image": "numbers", "text": "numbers"}
+    assert len(found["dimensions"]) == 5
+    old = tmp_path / "old"
+    shutil.copytree(trained / "run", old)
+    (old / "dimensions.json").unlink()
+    assert "trained by an earlier version" in invoke("info", old, "--dimensions").err
+
+
 def test_stages() -> None:
     def record(stage: str, epoch: int, *mrr: float | None) -> dict[str, object]:
         return {"stage": stage, "epoch": epoch, "mrr_x_to_y": mrr[0], "mrr_y_to_x": mrr[1]}

@@ -32,7 +32,7 @@ def test_the_run_folder_can_be_read(trained: Path) -> None:
     names = {path.name for path in run.iterdir()}
     assert names == {
         *("config.toml", "metrics.jsonl", "model", "evaluation.json", "report.html", "plots"),
-        ".lock",
+        *("dimensions.json", ".lock"),
     }
     config = config_of(run)
     assert config["train"]["method"] == "refined"

@@ -1,4 +1,4 @@
-"""The figures on the result pages are those of the tables in benchmarks/reproduce."""
+"""The figures on the result pages are those that benchmarks keeps."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.peers import RESULTS, table
 from ccal.experiments.paper_tables import MEASURES, table_of
 
 ROOT = Path(__file__).parents[2]
@@ -42,3 +43,8 @@ def test_every_row_stands_on_its_page(name: str) -> None:
         expected = {f"{value:.1f}" for value in means(runs)}
         cells = [{cell.split(" ± ")[0] for cell in line} for line in shown]
         assert any(expected <= found for found in cells), (name, row, expected)
+
+
+def test_the_table_of_peers_stands_on_its_page() -> None:
+    page = (ROOT / "docs/results/peers.md").read_text()
+    assert table(json.loads(RESULTS.read_text())) in page

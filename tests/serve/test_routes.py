@@ -274,6 +274,11 @@ def test_ends_of_dimensions_in_words_and_items(client: httpx.Client) -> None:
     DimensionsAnswer.model_validate(found)
     assert [one["end"] for one in found["ends"]] == ends
     assert any(one["terms"] for one in found["ends"])
+    for one in found["ends"]:
+        assert all(value * one["end"] > 0 for _, value in one["words"])
+    first = next(one["words"] for one in found["ends"] if one["words"])
+    assert first == sorted(first, key=lambda word: -abs(word[1]))
+    assert all(0 < share["correlation"] <= 1 for share in shares)
     assert {item["modality"] for one in found["ends"] for item in one["examples"]} == {"image"}
     for wrong in ([0], [9], [-9], [], ["x"], [1] * 33):
         problem(client.get("/api/dimensions", params={"end": wrong}), 422)

@@ -3,22 +3,47 @@
 import json
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from ccal.cli import options as o
 
 
-def command(run: o.RunFolder, as_json: o.Json = False) -> None:
+def command(
+    run: o.RunFolder,
+    dimensions: Annotated[
+        bool,
+        typer.Option("--dimensions", help="The words and features behind the dimensions, instead."),
+    ] = False,
+    first: Annotated[
+        int, typer.Option(metavar="N", min=1, help="How many dimensions to show.")
+    ] = 5,
+    as_json: o.Json = False,
+) -> None:
     """Say what a run was trained on, how well it went, and what can be done with it.
 
-    Needs the folder of a run, finished or not.
+    Needs the folder of a run, finished or not. With --dimensions, of a finished one: how much the
+    two modalities correlate in each dimension of the common space, and the words (or the numbers of
+    features, from 0) at its two ends, with their loadings. A loading is the correlation of a
+    feature with the dimension on training pairs.
 
-    Example:
+    Examples:
 
     `ccal info runs/first`
+
+    `ccal info runs/photos --dimensions --first 3`
     """
     from ccal import runs
 
+    if dimensions:
+        described = runs.load(run).dimensions()
+        described["dimensions"] = described["dimensions"][:first]
+        if as_json:
+            print(json.dumps(described, indent=1))
+        else:
+            print("\n".join(_dimension_lines(described)))
+        return
     facts = runs.load(run, finished=False).describe()
     if as_json:
         print(json.dumps(facts, indent=1))
@@ -27,6 +52,27 @@ def command(run: o.RunFolder, as_json: o.Json = False) -> None:
     width = max(map(len, lines))
     for name, value in lines.items():
         print(f"{name:<{width}}  {value}")
+
+
+def _dimension_lines(described: dict[str, Any]) -> list[str]:
+    lines = [f"Loadings of {described['pairs']:,} training pairs, + and - for the two ends."]
+    for found in described["dimensions"]:
+        lines.append(
+            f"dimension {found['dimension']}: correlation {found['correlation']:.2f} on training "
+            f"pairs, {found['held_out']:.2f} on held-out pairs"
+        )
+        for name, ends in found["loadings"].items():
+            kind = "feature " if described["features"][name] == "numbers" else ""
+            for sign, end in (("+", "high"), ("-", "low")):
+                words = ", ".join(f"{kind}{word} {value:.2f}" for word, value in ends[end])
+                lines.append(f"  {name} {sign}  {words or 'nothing beyond noise'}")
+    for name, kind in described["features"].items():
+        if kind is None:
+            lines.append(
+                f"{name} has no words or features to list: its towers see pictures or "
+                "words in order."
+            )
+    return lines
 
 
 def _stage(name: str, stage: dict[str, Any]) -> str:

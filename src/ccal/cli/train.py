@@ -42,7 +42,7 @@ def command(
     Needs pairs: a table with a column for each modality (texts, or names of image files), two array
     files whose rows belong together, or a table and an array file. Texts become TF-IDF features,
     and a network for images turns photos into features. Writes a folder, the RUN: config.toml,
-    metrics.jsonl, model/, evaluation.json, report.html and plots/.
+    metrics.jsonl, model/, dimensions.json, evaluation.json, report.html and plots/.
 
     Examples:
 

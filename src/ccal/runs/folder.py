@@ -3,6 +3,7 @@
 config.toml      the settings, where the pairs came from, their sizes and fingerprints
 metrics.jsonl    one line an epoch
 model/           the model, for `ccal.load`
+dimensions.json  words and features behind each dimension of the common space
 evaluation.json  measures on the held-out pairs; written last, so it also says "finished"
 report.html      the same with plots, for a browser
 plots/           the plots as files
@@ -191,12 +192,21 @@ class Run:
 
     def evaluation(self) -> dict[str, Any]:
         """The content of evaluation.json."""
-        content = self._evaluation()
+        content = self._document("evaluation.json")
         content.pop("files", None)
         return content
 
-    def _evaluation(self) -> dict[str, Any]:
-        path = self.path / "evaluation.json"
+    def dimensions(self) -> dict[str, Any]:
+        """Words and features behind the dimensions: what `describe_dimensions` found."""
+        if not (self.path / "dimensions.json").exists():
+            raise InputError(
+                f"{self.path} has no dimensions.json: it was trained by an earlier version. Train "
+                "it again to see the words behind its dimensions."
+            )
+        return self._document("dimensions.json")
+
+    def _document(self, name: str) -> dict[str, Any]:
+        path = self.path / name
         try:
             return read_document(path)
         except (OSError, ValueError) as error:
@@ -213,7 +223,7 @@ class Run:
         """Whether a file is not as it was when the run finished; runs of old have no hashes."""
         if not self.finished:
             return False
-        expected = self._evaluation().get("files", {}).get(name)
+        expected = self._document("evaluation.json").get("files", {}).get(name)
         path = self.path / name
         return expected is not None and not (path.is_file() and file_hash(path) == expected)
 

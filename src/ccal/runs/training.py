@@ -13,9 +13,10 @@ from pathlib import Path
 from ccal.data import Data, Source, leak_notes, read_source
 from ccal.distributed import rank
 from ccal.errors import InputError
-from ccal.files import alone_in
+from ccal.files import alone_in, write_document
 from ccal.model import DualEncoder
 from ccal.progress import Steps
+from ccal.runs.dimensions import describe_dimensions
 from ccal.runs.evaluation import Note, measure
 from ccal.runs.folder import Run, check_free, differences, fingerprints
 from ccal.runs.pages import write_page
@@ -40,9 +41,10 @@ def train(
 ) -> Run:
     """Learn a common space from pairs, and measure it on pairs that were kept back.
 
-    This is what `ccal train` does: it writes config.toml, metrics.jsonl, model/, evaluation.json,
-    report.html and plots/. Under torchrun all processes call it and train together. Ctrl-C raises
-    `ccal.training.Interrupted`; `resume=True` then goes on and ends where the unbroken run would.
+    This is what `ccal train` does: it writes config.toml, metrics.jsonl, model/, dimensions.json,
+    evaluation.json, report.html and plots/. Under torchrun all processes call it and train
+    together. Ctrl-C raises `ccal.training.Interrupted`; `resume=True` then goes on and ends where
+    the unbroken run would.
 
     Args:
         source: where the pairs come from; needed unless `resume`.
@@ -125,6 +127,8 @@ def finish(
         trained.model.save(run.model_folder)
         steps.begin("evaluation")
         evaluation = measure(trained.model, held_out, part, train=trained.features)
+        described = describe_dimensions(trained.model, trained.features, evaluation.embedded)
+        write_document(run.path / "dimensions.json", described)
         facts = {**_facts(run, trained.model), **trained.facts}
         if settings != run.settings:
             facts["final training"] = "none: without test pairs the validation pairs are measured"

@@ -133,6 +133,20 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class End:
+    """What lies at one end of a dimension: `end` is its number from 1, negative for the low end.
+
+    `terms` are typical of the texts there, `examples` the outermost items. `words` are those of the
+    training texts that correlate most with the dimension, and by how much.
+    """
+
+    end: int
+    terms: Sequence[str]
+    examples: Sequence[Entry]
+    words: Sequence[tuple[str, float]] = ()
+
+
+@dataclass(frozen=True)
 class Media:
     """A picture or a sound, as bytes or as an open file."""
 
@@ -178,8 +192,8 @@ class Collection(Protocol):
     def points(self) -> dict[str, Any]:
         """A map of the space: items with two coordinates, as columns."""
 
-    def dimensions(self, ends: Sequence[int]) -> list[tuple[int, list[str], list[Entry]]]:
-        """Each end with typical words and outermost items; see `Why` in `ccal.serve.schemas`."""
+    def dimensions(self, ends: Sequence[int]) -> list[End]:
+        """What lies at ends of dimensions; see `Why` in `ccal.serve.schemas`."""
 
     def evaluation(self) -> Evaluation | None:
         """The measured quality of the model, if its run is known."""

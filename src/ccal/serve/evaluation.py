@@ -1,7 +1,9 @@
 """The measured quality of a model: the evaluation of its run, with plots and report."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +34,14 @@ _TYPES = {"svg": "image/svg+xml", "png": "image/png"}
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The folder of a finished run, and its measures."""
+    """The folder of a finished run, its measures, and what is known of its dimensions.
+
+    Runs of earlier versions know nothing of their dimensions.
+    """
 
     folder: Path
     measures: dict[str, Any]
+    dimensions: Mapping[str, Any] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Measures of both directions, facts, and addresses of the plots that exist."""
@@ -82,9 +88,13 @@ def find_run(model_folder: str | Path | None) -> Evaluation | None:
         return None
     for folder in (Path(model_folder), Path(model_folder).parent):
         try:
-            return Evaluation(folder, Run.open(folder).evaluation())
+            run = Run.open(folder)
+            evaluation = Evaluation(folder, run.evaluation())
         except InputError:
             continue
+        with suppress(InputError):
+            evaluation = replace(evaluation, dimensions=run.dimensions())
+        return evaluation
     return None
 
 

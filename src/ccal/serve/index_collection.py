@@ -25,7 +25,7 @@ from ccal.retrieval.filters import conditions
 from ccal.serve import describing, reasons
 from ccal.serve.batching import attempt
 from ccal.serve.cached_reader import Cached, CachedReader
-from ccal.serve.collection import Answer, Entry, Media, Query, UnknownItemError
+from ccal.serve.collection import Answer, End, Entry, Media, Query, UnknownItemError
 from ccal.serve.describing import check_modality, evenly, has_words, short
 from ccal.serve.evaluation import Evaluation, find_run
 from ccal.serve.files import ItemFiles
@@ -63,6 +63,10 @@ class IndexCollection:
         self._embed = partial(embed, model, dims=index.binding.dims)
         self._files = ItemFiles(root)
         self._evaluation = find_run(model_folder)
+        known = None if self._evaluation is None else self._evaluation.dimensions
+        # A model that was changed after its training may have others.
+        fits = known is not None and len(known["dimensions"]) == model.dim
+        self._dimensions = known if fits else None
         self._about = describing.describe_model(model, index.binding.fingerprint, model_folder)
         self._queries = {
             "image" if isinstance(front_end, ImageFeatures) else "text": name
@@ -169,15 +173,19 @@ class IndexCollection:
         """A map of the items, or of 5,000 of them if there are more."""
         return self._map().answer
 
-    def dimensions(self, ends: Sequence[int]) -> list[tuple[int, list[str], list[Entry]]]:
+    def dimensions(self, ends: Sequence[int]) -> list[End]:
         """What lies at ends of dimensions."""
         sample = self._sample()
         width = sample.vectors.shape[1] - (4 if self._model.hubs is not None else 0)
         for end in ends:
             if not 1 <= abs(end) <= width:
                 raise InputError(f"end must be ±1 to ±{width}, the dimensions, got {end}.")
-        described = [(end, *sample.ends.describe(end)) for end in ends]
-        return [(end, terms, [Entry(card) for card in cards]) for end, terms, cards in described]
+        found = []
+        for end in ends:
+            terms, cards = sample.ends.describe(end)
+            words = reasons.words_at(end, self._dimensions)
+            found.append(End(end, terms, [Entry(card) for card in cards], words))
+        return found
 
     def evaluation(self) -> Evaluation | None:
         """The evaluation of the model's run."""
@@ -234,7 +242,7 @@ class IndexCollection:
         weights, words = None, list[dict[str, Any]]()
         if query.kind == "text":
             words = reasons.split_words(query.data, self._knows)
-        why = reasons.contributions(self._model, rows, stored, words)
+        why = reasons.contributions(self._model, rows, stored, words, self._dimensions)
         if query.kind == "text":
             cosines = rows.astype(np.float64) @ stored.astype(np.float64).T
             losses = cosines[:1] - cosines[1:]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ccal.cca import CCALayer
 from ccal.model import DualEncoder
 from ccal.retrieval.backends.base import Vectors
+from ccal.serve.sample import telling
 
 _DIMENSIONS, _WORDS = 8, 40
 
@@ -50,7 +51,11 @@ def word_weights(
 
 
 def contributions(
-    model: DualEncoder, query: Vectors, found: Vectors, words: Sequence[Mapping[str, Any]] = ()
+    model: DualEncoder,
+    query: Vectors,
+    found: Vectors,
+    words: Sequence[Mapping[str, Any]] = (),
+    dimensions: Mapping[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
     """How each dimension contributes to the cosines of a query with vectors (n, d).
 
@@ -61,6 +66,7 @@ def contributions(
     Args:
         query: (1 + m, d), the query and the query without each of its first m words.
         words: the words, known ones with "known"; those that a contribution comes from are named.
+        dimensions: what `Run.dimensions` says of the model, if its run is known.
     """
     whole = query[0].astype(np.float64)
     products = found.astype(np.float64) * whole
@@ -71,6 +77,8 @@ def contributions(
     if isinstance(layer, CCALayer) and layer.coordinates == "canonical":
         canonical, measured = True, layer.correlations.tolist()
         correlations = [value if np.isfinite(value) else None for value in measured]
+    if dimensions is not None:
+        correlations = [one["held_out"] for one in dimensions["dimensions"]]
     change = whole - query[1:].astype(np.float64)
     explained = []
     for row, vector in zip(products, found.astype(np.float64), strict=True):
@@ -98,6 +106,20 @@ def contributions(
             }
         )
     return explained
+
+
+def words_at(end: int, dimensions: Mapping[str, Any] | None) -> list[tuple[str, float]]:
+    """Words of the training texts that correlate with dimension |end|, at its high or low end."""
+    if dimensions is None:
+        return []
+    loadings = dimensions["dimensions"][abs(end) - 1]["loadings"]
+    words = {
+        word: value
+        for name, kind in dimensions["features"].items()
+        if kind == "words"
+        for word, value in loadings[name]["high" if end > 0 else "low"]
+    }
+    return [(word, words[word]) for word in telling(words)]
 
 
 def _behind(

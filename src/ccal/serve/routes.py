@@ -113,8 +113,9 @@ def _add_items(app: FastAPI, service: Service) -> None:
         """Words and items at ends of dimensions, as `why` of a result numbers them."""
         found = await service.read(collection.dimensions, end)
         parts = [
-            f'{{"end":{end},"terms":{encode(terms)},"examples":{entries_text(examples)}}}'
-            for end, terms, examples in found
+            f"{encode({'end': one.end, 'terms': one.terms, 'words': one.words})[:-1]},"
+            f'"examples":{entries_text(one.examples)}}}'
+            for one in found
         ]
         return text_response(f'{{"ends":[{",".join(parts)}]}}')
 

@@ -1,6 +1,6 @@
 """Some items of a collection with their vectors and words: what maps and reasons are made from."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -72,15 +72,23 @@ class Terms:
 
         Other forms of the same word are left out, and words that say little.
         """
-        chosen: list[str] = []
         order = np.argsort(-scores, kind="stable")[: 4 * _TERMS]
-        for number in order[scores[order] > 0.25 * scores.max(initial=0.0)].tolist():
-            word = self._words[number]
-            bland = word in _BLAND or len(word) < (3 if word.isascii() else 2)
-            same = any(word.startswith(one) or one.startswith(word) for one in chosen)
-            if not bland and not same:
-                chosen.append(word)
-        return chosen[:_TERMS]
+        high = order[scores[order] > 0.25 * scores.max(initial=0.0)].tolist()
+        return telling([self._words[number] for number in high])[:_TERMS]
+
+
+def telling(words: Iterable[str]) -> list[str]:
+    """The words without those that say little, and without other forms of an earlier one.
+
+    >>> telling(["snow", "the", "snowy", "dog"])
+    ['snow', 'dog']
+    """
+    chosen: list[str] = []
+    for word in words:
+        bland = word in _BLAND or len(word) < (3 if word.isascii() else 2)
+        if not bland and not any(word.startswith(one) or one.startswith(word) for one in chosen):
+            chosen.append(word)
+    return chosen
 
 
 @dataclass(frozen=True, eq=False)

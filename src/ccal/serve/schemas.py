@@ -124,7 +124,10 @@ class Share(BaseModel):
     dimension: int = Field(description="From 1, the most correlated one if `canonical`.")
     end: int = Field(description="The dimension, negative if the query lies at its low end.")
     contribution: float
-    correlation: float | None
+    correlation: float | None = Field(
+        description="Of the two modalities: on held-out pairs if the run of the model is known, on "
+        "training pairs of a model that ends in CCA otherwise."
+    )
     words: list[str] = Field(description="Words of the query that it comes from, two at most.")
 
 
@@ -245,6 +248,10 @@ class DimensionEnd(BaseModel):
 
     end: int
     terms: list[str] = Field(description="Words that are typical of the texts there.")
+    words: list[tuple[str, float]] = Field(
+        description="Words of the training texts and their correlations with the dimension, those "
+        "with the largest first; none if the run of the model is not known."
+    )
     examples: list[Result] = Field(description="The outermost items.")
 
 

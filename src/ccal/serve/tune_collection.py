@@ -21,7 +21,16 @@ from ccal.retrieval.backends.base import Vectors
 from ccal.serve import describing
 from ccal.serve.batching import attempt
 from ccal.serve.cached_reader import FileSizes
-from ccal.serve.collection import Answer, Card, CutShortError, Entry, Media, Query, UnknownItemError
+from ccal.serve.collection import (
+    Answer,
+    Card,
+    CutShortError,
+    End,
+    Entry,
+    Media,
+    Query,
+    UnknownItemError,
+)
 from ccal.serve.describing import check_modality, evenly, has_words, short
 from ccal.serve.evaluation import Evaluation, find_run
 from ccal.serve.mapping import Map
@@ -136,7 +145,7 @@ class TuneCollection:
         self.check()
         return self._map().answer
 
-    def dimensions(self, ends: Sequence[int]) -> list[tuple[int, list[str], list[Entry]]]:
+    def dimensions(self, ends: Sequence[int]) -> list[End]:
         """Tunes are compared snippet by snippet, so that none lies at an end."""
         raise InputError("Matches of tunes are not explained by dimensions.")
 

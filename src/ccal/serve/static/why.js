@@ -105,13 +105,21 @@ async function describe(ends) {
   }
   const about = new Map(found.map((one) => [one.end, one]));
   for (const [end, node] of ends) {
-    const { terms = [], examples = [] } = about.get(end) ?? {};
-    const name = terms.length ? el("strong", {}, terms.slice(0, 4).join(", ")) : null;
+    const { terms = [], words = [], examples = [] } = about.get(end) ?? {};
+    const name = named(words, terms);
     const items = examples.map(example);
     const nothing = name || items.length ? null : el("span", {}, "what cannot be put into words");
     const list = items.length ? el("div", { class: "examples" }, items) : null;
     node.replaceChildren(...[name, nothing, list].filter(Boolean));
   }
+}
+
+/** Words of the model with their correlations, else words of the texts at an end of a dimension. */
+function named(words, terms) {
+  if (!words.length) return terms.length ? el("strong", {}, terms.slice(0, 4).join(", ")) : null;
+  const facts = words.map(([word, value]) => `${word} ${value.toFixed(2)}`).join(", ");
+  const title = `Correlations of words with this dimension, in training: ${facts}`;
+  return el("strong", { title }, words.slice(0, 4).map(([word]) => word).join(", "));
 }
 
 /** An item at the end of a dimension, as a link that searches with it. */
