@@ -21,10 +21,13 @@ def main() -> None:
     os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
     try:
         from ccal.cli.app import app
+
+        app(prog_name="ccal")
     except ModuleNotFoundError as error:
         if error.name != "typer":
             raise
         print("error: The commands need typer: pip install 'ccal[cli]'", file=sys.stderr)
         sys.exit(2)
-
-    app(prog_name="ccal")
+    except KeyboardInterrupt:  # before the command has begun
+        print("stopped", file=sys.stderr)
+        sys.exit(130)
