@@ -16,8 +16,10 @@ is private and writable, as torch warns of memory that it may not write to: writ
 
 import io
 import json
+import math
 import mmap
 import os
+import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -34,6 +36,8 @@ Layout = Callable[[dict[str, Any]], Sequence[tuple[DTypeLike, tuple[int, ...]]]]
 """From the header of an `ArrayFile` to the type and shape of each of its arrays."""
 
 _PAGE = 4096
+# No archive of real numbers shrinks to a thousandth.
+_INFLATION = 1000
 _FORMAT = 1
 
 
@@ -216,6 +220,33 @@ def _header(page: bytes) -> dict[str, Any]:
     return dict(about)
 
 
+@contextmanager
+def open_npz(path: str | os.PathLike[str]) -> Iterator[Any]:
+    """A `.npz` file of NumPy, without pickle; `ValueError` if it cannot be what it claims to be.
+
+    NumPy allocates as much as the header of an array claims, before it reads the array.
+    """
+    with zipfile.ZipFile(path) as archive:
+        for entry in archive.infolist():
+            if entry.file_size > _INFLATION * max(entry.compress_size, 1):
+                raise ValueError(
+                    f"{entry.filename} grows from {entry.compress_size:,} to {entry.file_size:,} "
+                    "bytes, more than a thousandfold; if it shall, save it as .npy"
+                )
+            if not entry.filename.endswith(".npy"):
+                continue
+            with archive.open(entry) as file:
+                version = np.lib.format.read_magic(file)
+                read = np.lib.format.read_array_header_1_0
+                if version != (1, 0):
+                    read = np.lib.format.read_array_header_2_0
+                shape, _, dtype = read(file)
+            if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > entry.file_size:
+                raise ValueError(f"{entry.filename} is too short for its shape {shape}")
+    with np.load(path, allow_pickle=False) as arrays:
+        yield arrays
+
+
 def write_archive(
     path: str | os.PathLike[str], kind: str, header: dict[str, Any], arrays: dict[str, NDArray[Any]]
 ) -> None:
@@ -239,12 +270,10 @@ def read_archive(
     if not Path(path).is_file():
         raise InputError(f"There is no file {str(path)!r}.")
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open_npz(path) as file:
             arrays = {name: file[name] for name in file.files}
         header: dict[str, Any] = json.loads(str(arrays.pop("header")))
         found = header.pop("kind")
-    except MemoryError:
-        raise
     except Exception as error:  # of many kinds: from zipfile, zlib, NumPy and json
         raise InputError(
             f"{str(path)!r} is not a complete {kind!r} file: it was cut short, damaged, or written "

@@ -29,7 +29,7 @@ class Number:
         return (
             isinstance(value, Real)
             and not isinstance(value, bool)
-            and isfinite(number := float(value))
+            and isfinite(number := _float(value))
             and self.at_least <= number <= self.at_most
             and self.above < number < self.below
         )
@@ -49,6 +49,13 @@ class Number:
     @property
     def _kind(self) -> str:
         return "a finite number"
+
+
+def _float(value: Real) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # a whole number of more than 308 digits
+        return inf
 
 
 @dataclass(frozen=True)

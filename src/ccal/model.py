@@ -98,7 +98,15 @@ class DualEncoder(nn.Module):
                 "A DualEncoder joins two modalities, each given by its name, such as "
                 f"image=..., text=...; got {list(towers) or 'none'}."
             )
+        for name, tower in towers.items():
+            if not isinstance(tower, nn.Module):
+                raise InputError(f"{name} must be a torch module, got a {type(tower).__name__}.")
+            if "." in name or hasattr(nn.ModuleDict(), name):
+                raise InputError(f"A modality cannot be called {name!r}; give it another name.")
         check("dim", dim, Whole(at_least=1))
+        for option, value in (("cca", cca), ("front_ends", front_ends)):
+            if not isinstance(value or {}, Mapping):
+                raise InputError(f"{option} must be a dictionary, got {value!r}.")
         check("projection", projection, Options(*get_args(Projection)))
         if cca and projection != "cca":
             raise InputError(f'cca={cca} needs projection="cca", got {projection!r}.')
@@ -148,6 +156,8 @@ class DualEncoder(nn.Module):
                     "features; pass an array (n, features) or a tensor."
                 )
             data = self.front_ends[modality].transform(data)
+        if data.dtype.kind not in "fiub":
+            raise InputError(f"{modality} must be an array of numbers, got {data.dtype}.")
         return torch.from_numpy(np.array(data, dtype=np.float32))
 
     @torch.no_grad()
@@ -169,6 +179,9 @@ class DualEncoder(nn.Module):
         correction, if it has one. `progress` is called with the number of rows done and their total
         after each batch.
         """
+        check("batch_size", batch_size, Whole(at_least=1))
+        if not hasattr(data, "__len__") or isinstance(data, dict | set):
+            raise InputError(f"{modality} must be items to encode, got a {type(data).__name__}.")
         model = _in_evaluation(self)
         tower = model._tower(modality)
         device = next((p.device for p in self.parameters()), None)
@@ -269,7 +282,7 @@ class DualEncoder(nn.Module):
         save_part(folder, _CONFIG, {"format": _FORMAT, **self.config()}, self.state_dict())
 
     def _tower(self, modality: str) -> nn.Module:
-        if modality not in self.towers:
+        if not isinstance(modality, str) or modality not in self.towers:
             raise InputError(
                 f"This model joins {' and '.join(self.modalities)}; it has no {modality!r}."
             )

@@ -6,11 +6,13 @@ import json
 import operator
 import random
 import sqlite3
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ccal import InputError
+from ccal import DualEncoder, InputError
+from ccal.retrieval import Index
 from ccal.retrieval.filters import (
     Where,
     conditions,
@@ -19,6 +21,7 @@ from ccal.retrieval.filters import (
     postgres_condition,
     sqlite_condition,
 )
+from tests.retrieval.conftest import rows
 
 VALUES: list[Any] = [None, True, False, 0, 1, 1.0, -2.5, 7, "", "1", "red", "Rot", "é", "z'\"%s?"]
 ABSENT = object()
@@ -65,7 +68,8 @@ def some_metadata(rng: random.Random, depth: int = 0) -> dict[str, Any]:
         if draw < 0.25 and depth < 2:
             made[key] = some_metadata(rng, depth + 1)
         elif draw < 0.5:
-            made[key] = rng.choices(VALUES, k=rng.randint(0, 3))
+            # A list in a list is not looked into.
+            made[key] = rng.choices([*VALUES, [1], ["red", 0]], k=rng.randint(0, 3))
         else:
             made[key] = rng.choice(VALUES)
     return made
@@ -75,6 +79,8 @@ def some_where(rng: random.Random) -> dict[str, Any]:
     where: dict[str, Any] = {}
     for _ in range(rng.randint(1, 2)):
         key = ".".join(rng.choices(["a", "b", "c d", "é$"], k=rng.choice([1, 1, 2])))
+        # The number of an entry is no key.
+        key += rng.choice(["", "", "", ".0"])
         draw = rng.random()
         if draw < 0.4:
             bounds = [0, 1.0, -3, "", "1", "red", "zz"]
@@ -90,6 +96,44 @@ def some_where(rng: random.Random) -> dict[str, Any]:
 def cases() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     rng = random.Random(0)
     return [some_metadata(rng) for _ in range(300)], [some_where(rng) for _ in range(300)]
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ({"a": 10**400}, "more than 1,023 bits"),
+        ({"a": "\ud800"}, "no text"),
+        ({"a": "x\0"}, "no text"),
+        ({"\udfff": 1}, "cannot be asked for"),
+        ({"a": list(range(500))}, "1 conditions with 500 values; at most 64 and 256"),
+        ({f"a{n}": 1 for n in range(1000)}, "1,000 conditions"),
+    ],
+)
+def test_conditions_that_databases_cannot_take(where: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        conditions(where)
+
+
+def test_the_most_conditions(server: str, model: DualEncoder, tmp_path: Path) -> None:
+    facts = [{"a": [[1]], "b": 2**63 - 1, "c": 1e300, "d": {"e": [1]}}]
+    where: dict[str, Any] = {f"k{n}": [None, *range(1, 4)] for n in range(63)}
+    for place in (str(tmp_path / "i"), f"{server}{'&' if '?' in server else '?'}table=most"):
+        with Index.build(place, model, rows(1), modality="image", metadata=facts) as index:
+            for condition, met in (
+                ({**where, "b": 2**63 - 1}, True),
+                ({"a": 1}, False),
+                ({"a": [1]}, False),
+                ({"b": {"<": 2**63}}, True),
+                ({"b": {">=": 2**63 - 1}}, True),
+                ({"b": 2**63}, False),
+                ({"c": 1e300}, True),
+                ({"c": {">": 10**299}}, True),
+                ({"d.e": 1}, True),
+                ({"d.e.0": 1}, False),
+            ):
+                assert bool(index.search(image=rows(1)[0], where=condition)) == met, condition
+            with pytest.raises(InputError, match="more than 64 bits"):
+                index.add("image", rows(1), metadata=[{"a": [{"b": -(2**63) - 1}]}])
 
 
 def test_sqlite_agrees_with_python() -> None:

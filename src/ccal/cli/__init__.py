@@ -10,6 +10,7 @@ Nothing here imports torch before a command needs it: `ccal --help` answers at o
 """
 
 import os
+import sys
 
 __all__ = ["main"]
 
@@ -18,6 +19,10 @@ def main() -> None:
     """Run the command that `sys.argv` asks for, and exit."""
     # bf16 kernels kill the process on machines that advertise AMX wrongly; torch reads this once.
     os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
-    from ccal.cli.app import app
+    try:
+        from ccal.cli.app import app
 
-    app(prog_name="ccal")
+        app(prog_name="ccal")
+    except KeyboardInterrupt:  # before the command has begun
+        print("stopped", file=sys.stderr)
+        sys.exit(130)

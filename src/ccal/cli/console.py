@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ccal.columns import printable
 from ccal.errors import CcalError, InputError
 
 
@@ -27,6 +28,7 @@ def note(text: str) -> None:
     # After `2>&-` stderr is None, and print would write to stdout instead.
     if not is_first_rank() or sys.stderr is None:
         return
+    text = "\n".join(map(printable, text.split("\n")))
     if sys.stderr.isatty() and not text.startswith("\n"):
         # Erase a progress line; otherwise the note would overwrite its beginning only.
         text = f"\r\x1b[K{text}"

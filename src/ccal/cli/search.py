@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccal.cli.console import note
-from ccal.columns import align
+from ccal.columns import align, printable
 from ccal.errors import InputError
 from ccal.progress import counting
 
@@ -136,7 +136,7 @@ def command(
         graphics = terminal_graphics()
     for number, (name, hits) in enumerate(answers):
         if several:
-            print(f"{'' if number == 0 else chr(10)}{name}")
+            print(f"{'' if number == 0 else chr(10)}{printable(name)}")
         header, *lines = _table(hits, texts)
         print(header if hits else "nothing found")
         for hit, line in zip(hits, lines, strict=True):

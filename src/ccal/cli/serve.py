@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import typer
 
+from ccal.bounds import Number, check_all
 from ccal.cli.console import note
 from ccal.errors import InputError
 from ccal.progress import counting
@@ -119,6 +120,8 @@ def command(
     from ccal.serve.collection import PendingCollection
     from ccal.serve.guard import is_loopback
 
+    sizes = {"--max-upload": max_upload, "--max-megapixels": max_megapixels}
+    check_all(dict.fromkeys(sizes, Number(above=0, at_most=1e6)), sizes)
     limits = Limits(
         upload_bytes=round(max_upload * 1e6),
         seconds=max_seconds,

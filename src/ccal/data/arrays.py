@@ -1,7 +1,6 @@
 """Feature arrays from `.npy` (memory-mapped) and `.npz` files, checked at the door."""
 
 import zipfile
-import zlib
 from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ccal.array_files import open_npz
 from ccal.errors import InputError
 
 
@@ -34,11 +34,11 @@ def load_array(path: str | PathLike[str], key: str | None = None) -> NDArray[Any
         raise InputError(f"{path}: a .npy file holds one array, so it has no key {key!r}.")
     try:
         array = _from_npz(path, key) if path.suffix == ".npz" else _from_npy(path)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        if isinstance(error, InputError):
-            raise
+        _check(array, path)
+    except InputError:
+        raise
+    except Exception as error:  # of many kinds: from zipfile, zlib, NumPy and the parser of headers
         raise InputError(f"{path}: not a readable {path.suffix} file ({error}).") from error
-    _check(array, path)
     return array
 
 
@@ -107,7 +107,7 @@ def _from_npy(path: Path) -> NDArray[Any]:
 def _from_npz(path: Path, key: str | None) -> NDArray[Any]:
     if not zipfile.is_zipfile(path):
         raise InputError(f"{path}: not a readable .npz file (it is no zip archive).")
-    with np.load(path, allow_pickle=False) as archive:
+    with open_npz(path) as archive:
         if key is None and len(archive.files) != 1:
             raise InputError(
                 f"{path}: holds {len(archive.files)} arrays, name one of {archive.files}."

@@ -72,7 +72,7 @@ class View:
         from ccal.model import DualEncoder
 
         taken = inspect.signature(DualEncoder.__init__).parameters
-        if (self.name in taken and self.name != "towers") or hasattr(ModuleDict, self.name):
+        if (self.name in taken and self.name != "towers") or hasattr(ModuleDict(), self.name):
             raise InputError(
                 f"A modality cannot be called {self.name!r}; give it another name, as in "
                 f"image={self.column or self.file}."

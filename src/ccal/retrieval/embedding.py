@@ -41,6 +41,8 @@ def fingerprint(model: DualEncoder) -> str:
     >>> before == fingerprint(model), len(before)
     (False, 64)
     """
+    if not isinstance(model, DualEncoder):
+        raise InputError(f"model must be a DualEncoder, got a {type(model).__name__}.")
     config = {**model.config(tower=_tower), "order": list(model.modalities)}
     # They say how to read scores, and change no embedding.
     del config["calibrations"]
@@ -146,7 +148,10 @@ def unit_vectors(vectors: Any, dim: int, name: str) -> Vectors:
             # On another device, with a gradient, or bfloat16, which NumPy lacks.
             given = vectors.detach().cpu().double().numpy()
     else:
-        given = np.asarray(vectors)
+        try:
+            given = np.asarray(vectors)
+        except ValueError as error:
+            raise InputError(f"{name} must be rows of equal length.") from error
         if given.dtype.kind not in "fiu":
             raise InputError(f"{name} must be numbers, got {given.dtype}.")
     # In float64, so that a vector becomes the same row whatever its type.

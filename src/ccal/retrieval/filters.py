@@ -11,6 +11,9 @@ from ccal.errors import InputError
 
 Where = Mapping[str, Any]
 
+MOST_CONDITIONS, MOST_VALUES = 64, 256
+"""Databases refuse expressions that are too deep, each at another depth."""
+
 _RANGES = (">=", "<=", ">", "<")
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {"=": eq, ">=": ge, "<=": le, ">": gt, "<": lt}
 
@@ -56,6 +59,12 @@ def conditions(where: Where) -> list[Condition]:
             several = isinstance(wanted, list | tuple | set | frozenset)
             values = tuple(_plain(key, value) for value in (wanted if several else [wanted]))
             found.append(Condition(path, "=", values))
+    total = sum(len(condition.values) for condition in found)
+    if len(found) > MOST_CONDITIONS or total > MOST_VALUES:
+        raise InputError(
+            f"where has {len(found):,} conditions with {total:,} values; at most "
+            f"{MOST_CONDITIONS} and {MOST_VALUES} can be asked for."
+        )
     return found
 
 
@@ -88,18 +97,19 @@ def sqlite_condition(condition: Condition) -> tuple[str, list[Any]]:
 def postgres_condition(condition: Condition) -> tuple[str, list[Any]]:
     """SQL over a column `metadata` of type jsonb, and its parameters.
 
-    `$[*]` gives the entries of a list, and a value that is no list as its only entry.
+    The value itself is compared, and then the entries of a list; `strict` looks no deeper.
     """
     operator = "==" if condition.operator == "=" else condition.operator
-    found = f"jsonb_path_exists(metadata #> %s, '$[*] ? (@ {operator} $v)', %s::jsonb)"
-    path = list(condition.path)
+    path = "strict $" + "".join(f'."{key}"' for key in condition.path)
+    exists = "coalesce(jsonb_path_exists(metadata, %s::jsonpath, %s::jsonb, true), false)"
     tests, parameters = ["false"], []
     for value in condition.values:
-        tests.append(f"coalesce({found}, false)")
-        parameters += [path, json.dumps({"v": value})]
+        for target in (path, f"{path}[*]"):
+            tests.append(exists)
+            parameters += [f"{target} ? (@ {operator} $v)", json.dumps({"v": value})]
     if None in condition.values:
-        tests.append("metadata #> %s IS NULL")
-        parameters.append(path)
+        tests.append(f"NOT {exists}")
+        parameters += [path, "{}"]
     return f"({' OR '.join(tests)})", parameters
 
 
@@ -159,7 +169,7 @@ def _path(key: Any) -> tuple[str, ...]:
     if not isinstance(key, str) or not all(parts := tuple(str(key).split("."))):
         raise InputError(f"where has the key {key!r}; expected names, nested ones with dots.")
     # JSON escapes these by a backslash, which SQLite takes literally.
-    if any(char in '"\\' or char < " " for char in key):
+    if not is_text(key) or any(char in '"\\' or char < " " for char in key):
         raise InputError(
             f"where has the key {key!r}; keys with quotes, backslashes or control characters "
             "cannot be asked for."
@@ -167,11 +177,20 @@ def _path(key: Any) -> tuple[str, ...]:
     return parts
 
 
+def is_text(text: str) -> bool:
+    """Whether databases can keep it: no NUL, no half of a surrogate pair."""
+    return "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
+
+
 def _plain(key: str, value: Any) -> str | float | bool | None:
     if isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"where[{key!r}] has {value}, which JSON does not know.")
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 2**63:
+        if abs(value) >= 2**1023:
+            raise InputError(f"where[{key!r}] has a number of more than 1,023 bits.")
         return float(value)
+    if isinstance(value, str) and not is_text(value):
+        raise InputError(f"where[{key!r}] has text with characters that are no text: {value!r}.")
     if value is None or isinstance(value, str | int | float | bool):
         return value
     raise InputError(

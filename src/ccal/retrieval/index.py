@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace as replaced
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ccal.bounds import Options, Whole, check
+from ccal.bounds import Options, Text, Whole, check
 from ccal.errors import InputError
 from ccal.model import DualEncoder, Items
 from ccal.retrieval.backends import create_backend, open_backend
@@ -33,6 +35,7 @@ from ccal.retrieval.items import (
     Stats,
     StorageType,
     check_ids,
+    count_of,
     make_changes,
     make_items,
     no_items,
@@ -75,6 +78,7 @@ class Index:
     def __init__(self, backend: Backend, model: DualEncoder | None) -> None:
         self._backend, self._model = backend, model
         self.chances = Chances(backend, model)
+        self._adding = threading.Lock()
 
     @classmethod
     def build(
@@ -115,7 +119,8 @@ class Index:
         """
         check("dtype", dtype, Options("float32", "float16"))
         check("approximate_from", approximate_from, Whole(at_least=1))
-        if codes is not None and (codes < 8 or codes % 8):
+        check("codes", codes, Whole(at_least=8, at_most=16_384), Options(None))
+        if codes is not None and codes % 8:
             raise InputError(f"codes must be a positive multiple of 8 bits, got {codes}.")
         form = (dtype, dims, _absolute(model_folder), approximate_from, codes)
         binding = Binding(fingerprint(model), model.modalities, width(model, dims), *form)
@@ -190,10 +195,9 @@ class Index:
     ) -> list[str]:
         """Embed and add items; returns their ids."""
         model = self._needed_model("add raw items", "add_vectors")
-        ids = self._ids_of_new(ids, modality, len(items))
-        new = make_items(modality, len(items), ids, metadata, files)
-        dims = self.binding.dims
-        self._backend.insert(embed_items(model, dims, new, items, batch_size, progress))
+        count, dims = count_of(items), self.binding.dims
+        with self._new_items(modality, count, ids, metadata, files) as new:
+            self._backend.insert(embed_items(model, dims, new, items, batch_size, progress))
         return [item.id for item in new]
 
     def add_pairs(
@@ -218,9 +222,8 @@ class Index:
     ) -> list[str]:
         """Add items by embeddings (n, dim) that the index's model made; returns their ids."""
         rows = unit_vectors(vectors, self.binding.dim, "vectors")
-        ids = self._ids_of_new(ids, modality, len(rows))
-        new = make_items(modality, len(rows), ids, metadata, files)
-        self._backend.insert([(new, rows)])
+        with self._new_items(modality, len(rows), ids, metadata, files) as new:
+            self._backend.insert([(new, rows)])
         return [item.id for item in new]
 
     def remove(self, ids: Sequence[str]) -> None:
@@ -240,7 +243,7 @@ class Index:
         changes = make_changes(ids, metadata, files)
         vectors = None
         if items is not None:
-            if len(items) != len(ids):
+            if count_of(items) != len(ids):
                 raise InputError(f"items has {len(items)} entries for {len(ids)} ids.")
             model = self._needed_model("update raw items", "remove and add_vectors")
             modalities = {item.modality for item in self._backend.items(ids)}
@@ -314,6 +317,8 @@ class Index:
         exact: bool = False,
     ) -> list[Hit]:
         """The k nearest items of an item in the index, without that item itself."""
+        check("k", k, Whole(at_least=1))
+        check("id", id, Text())
         (item,) = self._backend.items([id])
         vectors = unit_vectors(self._backend.vectors([id]), self.binding.dim, "vectors")
         scope = self._within(within, item.modality)
@@ -332,10 +337,14 @@ class Index:
 
     def ids(self, modality: str | None = None) -> list[str]:
         """All ids, in the order in which they were added."""
+        if modality is not None:
+            self.binding.check_modality(modality)
         return self._backend.ids(modality)
 
     def count(self, modality: str | None = None) -> int:
         """The number of items."""
+        if modality is not None:
+            self.binding.check_modality(modality)
         counts = self._backend.counts()
         return sum(counts.values()) if modality is None else counts.get(modality, 0)
 
@@ -372,9 +381,21 @@ class Index:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _ids_of_new(self, ids: Sequence[str] | None, modality: str, count: int) -> Sequence[str]:
+    @contextmanager
+    def _new_items(
+        self,
+        modality: str,
+        count: int,
+        ids: Sequence[str] | None,
+        metadata: Metadata | None,
+        files: Sequence[Location] | None,
+    ) -> Iterator[list[Item]]:
+        """Items to insert; no other thread gets the numbers of those without ids meanwhile."""
         self.binding.check_modality(modality)
-        return numbered(modality, self._backend.next_number(), count) if ids is None else ids
+        with self._adding:
+            if ids is None:
+                ids = numbered(modality, self._backend.next_number(), count)
+            yield make_items(modality, count, ids, metadata, files)
 
     def _needed_model(self, purpose: str, instead: str) -> DualEncoder:
         if self._model is None:
@@ -403,7 +424,9 @@ class Index:
         modality: str | None,
     ) -> Sequence[Sequence[Hit]]:
         check("k", k, Whole(at_least=1))
-        found = self.chances.search(vectors, scope, k, conditions(where or {}), exact, modality)
+        found = self.chances.search(
+            vectors, scope, k, conditions({} if where is None else where), exact, modality
+        )
         if not any(found):
             held = self._backend.counts()
             if not any(name in held for name in scope):

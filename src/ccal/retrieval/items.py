@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ccal.errors import CcalError, InputError
@@ -110,7 +112,7 @@ class Binding:
 
     def check_modality(self, modality: str) -> None:
         """Refuse a modality that the model does not have."""
-        if modality not in self.modalities:
+        if not isinstance(modality, str) or modality not in self.modalities:
             x, y = self.modalities
             raise InputError(f"The index is of {x} and {y}; it has no {modality!r}.")
 
@@ -178,10 +180,19 @@ def make_changes(
     for number, entry in enumerate(metadata or ()):
         _check_metadata(entry, f"metadata[{number}]")
     facts = [None] * len(ids) if metadata is None else metadata
+    for number, file in enumerate(files or ()):
+        if not isinstance(file, str | os.PathLike):
+            raise InputError(f"files[{number}] must be a path, got a {type(file).__name__}.")
+        _check_text(os.fspath(file), f"files[{number}]")
     paths = [None] * len(ids) if files is None else [os.fspath(file) for file in files]
-    for number, path in enumerate(paths):
-        _check_text(path or "", f"files[{number}]")
     return [Change(*row) for row in zip(ids, facts, paths, strict=True)]
+
+
+def count_of(items: Any) -> int:
+    """The number of raw items; what has none is refused."""
+    if not hasattr(items, "__len__") or isinstance(items, dict | set):
+        raise InputError(f"items must be a list or an array, got a {type(items).__name__}.")
+    return len(items)
 
 
 def numbered(modality: str, first: int, count: int) -> list[str]:
@@ -197,6 +208,8 @@ def check_ids(ids: Sequence[str]) -> None:
     """Refuse ids that are not different, non-empty strings."""
     if isinstance(ids, str):
         raise InputError(f"ids must be a list, got the one string {ids!r}.")
+    if not isinstance(ids, Sequence):
+        raise InputError(f"ids must be a list, got a {type(ids).__name__}.")
     seen = set()
     for number, id in enumerate(ids):
         if not isinstance(id, str) or not id:
@@ -269,6 +282,8 @@ def other_model(location: object, binding: Binding, found: str) -> OtherModelErr
 
 def _check_lengths(what: str, count: int, **given: Any) -> None:
     for name, values in given.items():
+        if values is not None and not hasattr(values, "__len__"):
+            raise InputError(f"{name} must be a list, got a {type(values).__name__}.")
         if values is not None and len(values) != count:
             raise InputError(f"{name} has {len(values)} entries for {what}.")
 
@@ -284,6 +299,14 @@ def _check_metadata(entry: Any, name: str) -> None:
         raise InputError(f"{name} cannot be kept as JSON: {error}.") from error
     if "\\u0000" in text:
         raise InputError(f"{name} has a NUL character, which databases cannot keep.")
+    if re.search(r"\d{19}", text):
+        json.loads(text, parse_int=partial(_check_integer, name))
+
+
+def _check_integer(name: str, digits: str) -> None:
+    """Refuse whole numbers that databases would round, each in its own way."""
+    if not -(2**63) <= int(digits) < 2**63:
+        raise InputError(f"{name} has a whole number of more than 64 bits; keep it as text.")
 
 
 def _check_text(text: str, name: str) -> None:

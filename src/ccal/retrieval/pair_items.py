@@ -17,6 +17,7 @@ from ccal.retrieval.items import (
     Binding,
     Item,
     check_ids,
+    count_of,
     make_items,
     numbered,
 )
@@ -112,8 +113,9 @@ def new_items(
         if modality is None:
             raise InputError(f"modality is missing: {' or '.join(binding.modalities)}?")
         binding.check_modality(modality)
-        ids = numbered(modality, 1, len(items)) if ids is None else ids
-        return make_items(modality, len(items), ids, metadata, files), items
+        count = count_of(items)
+        ids = numbered(modality, 1, count) if ids is None else ids
+        return make_items(modality, count, ids, metadata, files), items
     if ids is not None or metadata is not None or files is not None:
         raise InputError("Pairs take no ids, metadata or files; see ccal.retrieval.PairItems.")
     found = PairItems(items, modality=modality) if isinstance(items, Pairs) else items

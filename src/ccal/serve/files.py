@@ -92,6 +92,9 @@ class ItemFiles:
             if type not in types:
                 raise UnknownItemError(f"The file of this item is no {what} that can be shown.")
             file.seek(0)
+        except OSError as error:  # of the disk
+            file.close()
+            raise missing from error
         except BaseException:
             file.close()
             raise
@@ -158,7 +161,7 @@ def _encoded(file: BinaryIO, side: int | None) -> bytes:
         raise UnknownItemError("The file of this item is too large to be shown.")
     try:
         image = load_image(file.read(), name="the picture", at_least=side or 0)
-    except CcalError as error:
+    except (CcalError, OSError) as error:
         raise UnknownItemError("The picture of this item cannot be read.") from error
     content = BytesIO()
     if side is None:

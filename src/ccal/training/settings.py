@@ -333,13 +333,14 @@ _OF_METHOD: dict[tuple[str, str], dict[str, Any]] = {
 
 
 _NUMBERS: dict[str, Rule | tuple[Rule, ...]] = {
-    "dim": (Whole(at_least=1), Options(None)),
+    # CCA of more dimensions needs matrices of more than 2 GB.
+    "dim": (Whole(at_least=1, at_most=16_000), Options(None)),
     "temperature": Number(above=0),
     "momentum": Number(above=0, at_most=1),
     "learning_rate": Number(above=0),
     "batch_size": Whole(at_least=2),
     "refinements": Whole(at_least=0),
-    "seed": Whole(at_least=0),
+    "seed": Whole(at_least=0, below=2**63),
     **dict.fromkeys(("margin", "trace_norm", "ridge", "power", "weight_decay"), Number(at_least=0)),
     **dict.fromkeys(("dropout_x", "dropout_y", "averaging"), Number(at_least=0, below=1)),
     **dict.fromkeys(("max_epochs", "patience", "refine_patience"), Whole(at_least=1)),

@@ -7,6 +7,8 @@ milvus    MilvusBackend: a collection on a Milvus server
 """
 
 import os
+import re
+from urllib.parse import urlsplit
 
 from ccal.errors import InputError
 from ccal.retrieval.backends.base import Backend, Batches
@@ -50,8 +52,18 @@ def create_backend(
     return backend.create(os.fspath(location), binding, batches, replace=replace)
 
 
+def _check_address(location: Location) -> None:
+    """Refuse what is no location at all, and an address with an impossible host or port."""
+    try:
+        urlsplit(os.fspath(location)).port  # noqa: B018 - computed when it is asked for
+    except (TypeError, ValueError) as error:
+        shown = re.sub("//.*@", "//", str(location))
+        raise InputError(f"{shown!r} is no place for an index: {error}.") from error
+
+
 def _backend_of(location: Location) -> type[Backend]:
     """The class that a location means; only its own packages are imported."""
+    _check_address(location)
     scheme, has_scheme, _ = location.partition("://") if isinstance(location, str) else ("",) * 3
     if not has_scheme:
         from ccal.retrieval.backends.folder.backend import FolderBackend
