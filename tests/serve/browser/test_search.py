@@ -74,8 +74,10 @@ def test_why_a_picture_matches(visit: Opener, live: Live) -> None:
     card.get_by_text("Why").click()
     panel = card.locator(".panel")
     expect(panel).to_be_visible()
-    expect(panel.get_by_text("redground", exact=True)).to_be_visible()
-    # What lies at the ends of the dimensions, in words and pictures; linear towers are no CCA.
+    expect(panel.locator("dt").get_by_text("redground", exact=True)).to_be_visible()
+    # Words that the model learned for the dimensions, and pictures; linear towers are no CCA.
+    correlation = panel.locator(".end strong").first.get_attribute("title", timeout=20_000)
+    assert re.search(r"(yellow|redground) -?0\.\d\d", correlation or "")
     expect(panel.locator(".end strong").first).to_contain_text(re.compile("yellow|redground"))
     expect(panel.locator(".examples img").first).to_be_visible()
     assert "canonical" not in panel.inner_text()
