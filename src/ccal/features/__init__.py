@@ -3,6 +3,8 @@
 text       words, lemmas, vocabularies: what text front ends share
 tfidf      TF-IDF as sparse rows
 words      texts as sequences of word numbers
+sentences  SentenceEmbeddings: features of texts, by a network that was trained before
+bert       such a network: BERT, from a folder that sentence-transformers wrote
 images     ImageFeatures: features of image files, by a network that was trained before
 backbones  such networks by name, and how to add one
 loading    one image: file, orientation, colours, centre crop
@@ -21,6 +23,7 @@ from ccal.features.cache import FeatureCache, user_cache
 from ccal.features.images import ImageFeatures
 from ccal.features.loading import centre_crop, load_image
 from ccal.features.scan import BadImages, ImageScan, find_images, scan_images
+from ccal.features.sentences import SentenceEmbeddings
 from ccal.features.text import lemmatise, tokenise
 from ccal.features.tfidf import SparseRows, TfidfVectoriser
 from ccal.features.words import WordSequences
@@ -31,6 +34,7 @@ __all__ = [
     "FeatureCache",
     "ImageFeatures",
     "ImageScan",
+    "SentenceEmbeddings",
     "SparseRows",
     "TfidfVectoriser",
     "WordSequences",
