@@ -11,7 +11,7 @@ from ccal.columns import align
 from ccal.data import Data, Source
 from ccal.progress import about
 from ccal.runs.folder import Run, stages
-from ccal.training.plan import features_in_words, image_seconds, machine_in_words, method_in_words
+from ccal.training.plan import features_in_words, machine_in_words, method_in_words, network_seconds
 from ccal.training.progress import STEP_OF_STAGE
 from ccal.training.refined import expected_steps
 from ccal.training.settings import Settings
@@ -23,8 +23,8 @@ def expected_times(settings: Settings, data: Data, *, report: bool) -> dict[str,
     """A guess of the seconds of each step of a run, by its name and in their order."""
     seconds = expected_steps(settings, data.part("train"), data.part("valid"))
     test = data.part("test")
-    images = sum(image_seconds(test, name) for name in test.names if test.column(name).files)
-    seconds["evaluation"] = _EVALUATION + images
+    features = sum(network_seconds(settings, test, name) for name in test.names)
+    seconds["evaluation"] = _EVALUATION + features
     return {**seconds, "report": _REPORT} if report else seconds
 
 
