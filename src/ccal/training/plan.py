@@ -12,7 +12,12 @@ from ccal import distributed
 from ccal.data import Pairs
 from ccal.features.union import unions
 from ccal.training.batches import training_groups
-from ccal.training.front_ends import WEIGHING_PAIRS, make_front_ends, text_features
+from ccal.training.front_ends import (
+    WEIGHING_PAIRS,
+    make_front_ends,
+    sentences_available,
+    text_features,
+)
 from ccal.training.progress import STEP_OF_STAGE
 from ccal.training.schedule import Schedule
 from ccal.training.settings import Settings
@@ -78,6 +83,14 @@ def features_in_words(settings: Settings, pairs: Pairs) -> str:
             what = " and ".join(kinds[kind] for kind in text_features(settings).split("+"))
         words.append(f"{name}: {what}")
     return "; ".join(words)
+
+
+def lacks_sentences(settings: Settings, pairs: Pairs) -> bool:
+    """Whether ccal[sentences] would give the texts of these pairs more features."""
+    if settings.text != "auto" or settings.method == "zero-shot" or sentences_available(settings):
+        return False
+    columns = map(pairs.column, pairs.names)
+    return any(column.is_text and not column.files for column in columns)
 
 
 def machine_in_words() -> str:
