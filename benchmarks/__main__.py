@@ -1,6 +1,6 @@
 """Run all benchmarks, print their tables, and save them as JSON.
 
-    python -m benchmarks [--only accuracy layer ranking linear_cca evaluation] [--output FILE]
+    python -m benchmarks [--only NAME ...] [--output FILE]
 
 Run on an otherwise idle machine: two busy threads make linear algebra many times slower. Freed
 memory is kept, for all that is compared, as `ccal train` does; --default-allocator shows what comes
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import accuracy, evaluation, layer, linear_cca, ranking
+from benchmarks import accuracy, evaluation, layer, linear_cca, ranking, sentences
 from ccal.training.hardware import keep_freed_memory
 
 BENCHMARKS = {
@@ -25,6 +25,7 @@ BENCHMARKS = {
     "ranking": ranking.main,
     "linear_cca": linear_cca.main,
     "evaluation": evaluation.main,
+    "sentences": sentences.main,
 }
 
 

@@ -86,7 +86,7 @@ def main() -> None:
     def pairs(rows: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> Pairs:
         return Pairs({"image": photos[rows], "text": [text(row) for row in rows]})
 
-    settings = Settings(method=given.method, seed=given.seed)
+    settings = Settings(method=given.method, text="tfidf", seed=given.seed)
     model = train(settings, pairs(seen[valid:]), pairs(seen[:valid]), progress=False).model
     shown = pairs(np.concatenate((test, unseen)))
     embedded = {

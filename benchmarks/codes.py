@@ -43,7 +43,7 @@ def flickr8k_model(method: str, seed: int, pairs: Table, models: Path | None) ->
         return load(place)
     training, valid = (pairs.pairs[rows] for rows in rows_of(pairs, 6000, seed)[:2])
     options: dict[str, Any] = {"dim": 256} if method == "linear" else {}
-    settings = Settings.preset("default", method=method, seed=seed, **options)
+    settings = Settings.preset("default", method=method, text="tfidf", seed=seed, **options)
     model = train(settings, training, valid, progress=False).model
     if place:
         model.save(place)

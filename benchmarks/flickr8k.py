@@ -31,9 +31,13 @@ RESULTS = Path(__file__).with_name("flickr8k.json")
 
 METHODS: dict[str, dict[str, Any]] = {
     "linear": {"method": "linear"},
+    "linear-sentences": {"method": "linear", "text": "sentences"},
+    "linear-joined": {"method": "linear", "text": "tfidf+sentences"},
     "refined": {"method": "refined"},
+    "refined-joined": {"method": "refined", "text": "tfidf+sentences"},
     "linear-corrected": {"method": "linear", "dim": 256, "root_x": "yes", "hub_correction": "yes"},
 }
+"""Texts are TF-IDF unless a method says otherwise."""
 
 
 def rows_of(table: Table, size: int, seed: int) -> list[NDArray[np.int64]]:
@@ -112,7 +116,9 @@ def main() -> None:
                 started = time.perf_counter()
                 rows = rows_of(pairs, size, seed)
                 training, valid, test = (pairs.pairs[part] for part in rows)
-                trained = train(Settings(**METHODS[name], seed=seed), training, valid)
+                trained = train(
+                    Settings(**{"text": "tfidf", **METHODS[name]}, seed=seed), training, valid
+                )
                 report = evaluate(trained.model, test, bootstrap=0)
                 found[key] = {
                     "data": data,

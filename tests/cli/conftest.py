@@ -14,7 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 ROOT = Path(__file__).parents[2]
-SMALL = ["--epochs", "2", "--batch-size", "100", "-q", "--no-report"]
+# Without the sentence network, which would take seconds.
+SMALL = ["--set", "text=tfidf", "--epochs", "2", "--batch-size", "100", "-q", "--no-report"]
 
 
 class Outcome:

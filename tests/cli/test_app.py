@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from typer.main import get_command
@@ -105,6 +105,7 @@ def test_methods_and_presets_are_those_of_training() -> None:
 
     assert get_args(options.MethodName) == METHODS
     assert get_args(options.PresetName) == tuple(PRESETS)
+    assert options.TextName == get_type_hints(Settings)["text"]
     assert set(options.FLAGS.values()) <= set(Settings.__dataclass_fields__)
 
 

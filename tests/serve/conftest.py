@@ -71,7 +71,17 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     images = ImageFeatures(GRID, cache=None)
     np.save(folder / "features.npy", images.transform([file for file, *_ in rows]))
     views = ["--x", f"image={folder / 'features.npy'}", "--y", "text=caption"]
-    options = ["--method", "linear", "--dim", "8", "-q", "-o", folder / "run"]
+    options = [
+        "--method",
+        "linear",
+        "--set",
+        "text=tfidf",
+        "--dim",
+        "8",
+        "-q",
+        "-o",
+        folder / "run",
+    ]
     outcome = invoke("train", folder / "pairs.csv", *views, *options)
     assert outcome.code == 0, outcome
     trained = load(folder / "run" / "model")

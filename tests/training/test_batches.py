@@ -13,7 +13,7 @@ from ccal.errors import InputError
 from ccal.features import TfidfVectoriser, WordSequences
 from ccal.training import PairFeatures, Settings
 from ccal.training.batches import concatenated, epoch_batches, seed_epoch
-from ccal.training.methods import make_front_ends
+from ccal.training.front_ends import make_front_ends
 
 
 @given(pairs=st.integers(2, 300), size=st.integers(2, 120), epoch=st.integers(0, 5))

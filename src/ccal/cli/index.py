@@ -207,9 +207,9 @@ def _pair_items(
 def _one_modality(source: Path, model: DualEncoder, modality: str, **options: Any) -> SourceItems:
     """The items of a file or folder."""
     from ccal.data.items import read_items
-    from ccal.features import ImageFeatures
+    from ccal.features import reads_images
 
-    images = isinstance(model.front_ends.get(modality), ImageFeatures)
+    images = reads_images(model.front_ends.get(modality))
     found = read_items(source, images=images, **options)
     for text in found.notes:
         note(text)

@@ -94,6 +94,7 @@ PresetName = Literal[
     "ccal-words",
 ]
 
+TextName = Literal["auto", "tfidf", "sentences", "tfidf+sentences", "word-cnn", "word-crnn"]
 LayoutName = Literal["flickr8k", "flickr30k", "karpathy", "coco", "iapr-tc12", "reed"]
 
 _pair = partial(_option, _PANELS[1])
@@ -206,6 +207,20 @@ TRAINING = {
         "Train nothing: linear CCA with ridge, weighting and hub correction chosen by held-out "
         "pairs, in closed form. Takes seconds where the default takes a minute or more.",
         "--fast",
+    ),
+    "text": _train(
+        TextName,
+        "Features of texts: tfidf, sentences (embeddings; extra `sentences`), "
+        "tfidf+sentences, or words in order for the paper's networks, word-cnn and word-crnn. "
+        "`auto` is tfidf+sentences if the extra `sentences` is installed, else tfidf.",
+        metavar="FEATURES",
+        shown="auto",
+    ),
+    "backbone": _train(
+        str,
+        "Network for image files: efficientnet-lite0, -lite1 or -lite2, or several joined by +.",
+        metavar="NAMES",
+        shown="efficientnet-lite0",
     ),
     "dim": _train(int, "Dimensions of the common space.", shown="chosen for the method"),
     "epochs": _train(

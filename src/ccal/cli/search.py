@@ -197,7 +197,7 @@ def _answers(
     options: dict[str, Any],
 ) -> tuple[list[tuple[str, Sequence[Hit]]], bool]:
     """Each query, by name, with its hits; and whether the query is a file of several."""
-    from ccal.features import ImageFeatures
+    from ccal.features import reads_images
     from ccal.features.text import word_check
 
     path = Path(query)
@@ -218,7 +218,7 @@ def _answers(
     model = load()
     if modality is None:
         modality = _guess(model, query)
-    if not is_array and not isinstance(model.front_ends.get(modality), ImageFeatures):
+    if not is_array and not reads_images(model.front_ends.get(modality)):
         _check_words(items, word_check(model.front_ends.get(modality)))
     found = index.search(**{modality: items}, **options)
     return list(zip(names, found, strict=True)), several
@@ -251,15 +251,13 @@ def _check_words(texts: Sequence[str], knows: Callable[[str], bool]) -> None:
 
 def _guess(model: DualEncoder, query: str) -> str:
     """The modality of a query: images by their files, words by the front end that reads them."""
-    from ccal.features import ImageFeatures
+    from ccal.features import reads_images
     from ccal.features.scan import SUFFIXES
 
     path = Path(query)
     image = path.suffix.lower() in SUFFIXES and path.is_file()
     fitting = [
-        name
-        for name, front_end in model.front_ends.items()
-        if isinstance(front_end, ImageFeatures) == image
+        name for name, front_end in model.front_ends.items() if reads_images(front_end) == image
     ]
     if len(fitting) != 1:
         what = "an image" if image else "words"

@@ -324,7 +324,7 @@ def _settings(
     table: PaperTable, row: str, seed: int, variant: str, changes: Mapping[str, Any]
 ) -> Settings:
     if row == "linear":
-        return Settings(method="linear", seed=seed)
+        return Settings(method="linear", text="tfidf", seed=seed)
     network, _, method = row.rpartition("-")
     if table.is_ours(row):
         return _our_settings(table, row, seed, changes)
@@ -345,7 +345,7 @@ _OF_TIME = (
 def _our_settings(table: PaperTable, row: str, seed: int, changes: Mapping[str, Any]) -> Settings:
     """Our default for the kind of data, or for a network; of a budget it takes time alone."""
     if not row.endswith("tuned"):
-        return Settings(seed=seed)
+        return Settings(text="tfidf", seed=seed)
     kept = {name: value for name, value in changes.items() if name in _OF_TIME}
     if table.kind == "sheet-audio":
         return Settings.preset("ccal", **kept, seed=seed)

@@ -135,7 +135,7 @@ class Backbone:
     @cached_property
     def weights_id(self) -> str:
         """`weights`, or 16 hexadecimal digits of the SHA-256 of the state dict."""
-        return self.weights or _state_hash(self.module)
+        return self.weights or state_hash(self.module)
 
     @cached_property
     def width(self) -> int:
@@ -224,7 +224,8 @@ _FACTORIES: dict[str, Callable[[], Backbone | nn.Module]] = {
 }
 
 
-def _state_hash(module: nn.Module) -> str:
+def state_hash(module: nn.Module) -> str:
+    """16 hexadecimal digits of the SHA-256 of a state dict."""
     digest = hashlib.sha256()
     for name, value in module.state_dict().items():
         digest.update(f"{name}\n".encode())

@@ -1,4 +1,4 @@
-"""Features on disk, by what an image holds and which network saw it."""
+"""Features on disk, by what an image or a text holds and which network saw it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,26 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
+from ccal.errors import InputError
+
 _FILE, _CHECK_BYTES = "features.sqlite", 16
 
 
-def user_cache() -> Path:
-    """The folder for features that nobody chose one for: $XDG_CACHE_HOME or ~/.cache, ccal/images.
+def user_cache(kind: str = "images") -> Path:
+    """The folder for features that nobody chose one for: $XDG_CACHE_HOME or ~/.cache, ccal/`kind`.
 
     It may be deleted at any time.
     """
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "ccal" / "images"
+    return (Path(base) if base else Path.home() / ".cache") / "ccal" / kind
+
+
+def cache_folder(cache: str | os.PathLike[str] | bool | None, kind: str) -> Path | None:
+    """The folder that the argument `cache` of a front end means, or None for no cache."""
+    folder = (user_cache(kind) if cache is True else Path(cache)) if cache else None
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise InputError(f"cache must be a folder, and {str(folder)!r} is a file.")
+    return folder
 
 
 class FeatureCache:
@@ -114,7 +124,7 @@ class FeatureCache:
     def _give_up(self, error: Exception) -> None:
         self.close()
         warnings.warn(
-            f"Image features are not cached: {str(self._folder)!r} cannot be used ({error}). "
+            f"Features are not cached: {str(self._folder)!r} cannot be used ({error}). "
             "If its file is damaged, delete the folder; else choose another with cache=...",
             UserWarning,
             stacklevel=2,

@@ -14,7 +14,6 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from ccal.bounds import Whole, check
 from ccal.encoders import register_front_end
 from ccal.errors import InputError
 from ccal.features.backbones import Backbone, as_backbone, check_backbone, load_backbone
-from ccal.features.cache import FeatureCache, user_cache
+from ccal.features.cache import FeatureCache, cache_folder
 from ccal.features.loading import ImageItem, centre_crop, load_image, path_name, read_file
 from ccal.features.scan import in_order
 
@@ -105,9 +104,7 @@ class ImageFeatures:
             check_backbone(backbone)
         self.name = backbone if isinstance(backbone, str) else None
         self.size, self.crop, self.batch_size = size, crop, batch_size
-        self.cache = (user_cache() if cache is True else Path(cache)) if cache else None
-        if self.cache is not None and self.cache.exists() and not self.cache.is_dir():
-            raise InputError(f"cache must be a folder, and {str(self.cache)!r} is a file.")
+        self.cache = cache_folder(cache, "images")
         self._weights: str | None = None
         self._backbone: Backbone | None = None
         if isinstance(backbone, nn.Module):

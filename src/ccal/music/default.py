@@ -57,7 +57,7 @@ def held_out_tunes() -> list[Tune]:
 
 def default_folder() -> Path:
     """Where the rendered collections are."""
-    return user_cache().parent / "tunes"
+    return user_cache("tunes")
 
 
 def default_model() -> DualEncoder:

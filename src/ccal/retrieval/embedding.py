@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ccal.cca import CCALayer
 from ccal.encoders import LinearTower, tower_config
 from ccal.errors import InputError
-from ccal.features import ImageFeatures
+from ccal.features import reads_images
 from ccal.model import DualEncoder, Items
 from ccal.ranks import unit_rows
 from ccal.retrieval.backends.base import Vectors
@@ -118,7 +118,7 @@ def embed_items(
             stop -= 1
         chunk = items[start:stop]
         content = raw(chunk) if callable(raw) else raw[start:stop]
-        raw_images = isinstance(model.front_ends.get(modality), ImageFeatures)
+        raw_images = reads_images(model.front_ends.get(modality))
         size = min(batch_size, _IMAGES) if raw_images else batch_size
         within = _within_chunk(progress, start, len(items))
         yield chunk, embed(model, modality, content, dims, size, within)

@@ -9,22 +9,33 @@ import numpy as np
 
 from ccal.columns import align
 from ccal.data import Data, Source
+from ccal.optional import install_command
 from ccal.progress import about
 from ccal.runs.folder import Run, stages
-from ccal.training.plan import features_in_words, image_seconds, machine_in_words, method_in_words
+from ccal.training.plan import (
+    features_in_words,
+    lacks_sentences,
+    machine_in_words,
+    method_in_words,
+    network_seconds,
+)
 from ccal.training.progress import STEP_OF_STAGE
 from ccal.training.refined import expected_steps
 from ccal.training.settings import Settings
 
 _EVALUATION, _REPORT = 2.0, 6.0  # seconds
+_SENTENCES = (
+    f"{install_command('sentences')} joins sentence embeddings to TF-IDF, which finds more "
+    "(docs/results/flickr8k.md)"
+)
 
 
 def expected_times(settings: Settings, data: Data, *, report: bool) -> dict[str, float]:
     """A guess of the seconds of each step of a run, by its name and in their order."""
     seconds = expected_steps(settings, data.part("train"), data.part("valid"))
     test = data.part("test")
-    images = sum(image_seconds(test, name) for name in test.names if test.column(name).files)
-    seconds["evaluation"] = _EVALUATION + images
+    features = sum(network_seconds(settings, test, name) for name in test.names)
+    seconds["evaluation"] = _EVALUATION + features
     return {**seconds, "report": _REPORT} if report else seconds
 
 
@@ -72,6 +83,7 @@ def _data_lines(source: Source, data: Data, settings: Settings) -> dict[str, str
         "Split": f"{len(split.train):,} to train on, {len(split.valid):,} to validate, "
         f"{len(split.test):,} to test; {_rule(source, data)}",
         "Features": features_in_words(settings, data.pairs),
+        **({"Hint": _SENTENCES} if lacks_sentences(settings, data.pairs) else {}),
     }
 
 

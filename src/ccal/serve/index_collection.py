@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ccal.errors import CcalError, InputError
-from ccal.features import ImageFeatures
+from ccal.features import reads_images
 from ccal.features.text import refuse_unknown, word_check
 from ccal.model import DualEncoder
 from ccal.retrieval import Index
@@ -69,7 +69,7 @@ class IndexCollection:
         self._dimensions = known if fits else None
         self._about = describing.describe_model(model, index.binding.fingerprint, model_folder)
         self._queries = {
-            "image" if isinstance(front_end, ImageFeatures) else "text": name
+            "image" if reads_images(front_end) else "text": name
             for name, front_end in model.front_ends.items()
         }
         self._reader = CachedReader(index, {name: kind for kind, name in self._queries.items()})

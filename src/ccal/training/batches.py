@@ -22,8 +22,8 @@ from ccal import distributed
 from ccal.data import Pairs, Rows
 from ccal.encoders import FrontEnd
 from ccal.errors import InputError
-from ccal.features import ImageFeatures, SparseRows, TfidfVectoriser
-from ccal.features.text import TextFrontEnd
+from ccal.features import FeatureRows, SparseRows, UnionRows, feature_rows
+from ccal.features.union import is_network
 from ccal.numbering import numbered
 from ccal.positives import Positives
 from ccal.progress import counting
@@ -74,14 +74,15 @@ class _Concatenated:
         return result
 
 
-_Matrix = Rows | SparseRows | NDArray[Any] | _Concatenated
+_Matrix = Rows | FeatureRows | _Concatenated
 
 
 class PairFeatures:
     """Feature rows of both modalities of n pairs; `batch(rows)` gives some of them as tensors.
 
     Arrays (n, d) and pictures (n, height, width) stay where they are, memory-mapped or not. Texts
-    and image files go through the front end once; TF-IDF rows are stored without their zeros.
+    and image files go through the front end once; TF-IDF rows are stored without their zeros. Rows
+    of a `FeatureUnion` follow its weights.
 
     Args:
         pairs: raw items or features.
@@ -147,10 +148,7 @@ class PairFeatures:
 
     def never_negative(self, view: int) -> bool:
         """Whether view x (0) or y (1) is an array without negative numbers."""
-        column = self._columns[view]
-        if isinstance(column, SparseRows):
-            return False
-        return all(np.min(column[i : i + 4096]) >= 0 for i in range(0, len(column), 4096))
+        return _never_negative(self._columns[view])
 
     def batch(self, rows: RowNumbers | slice) -> tuple[Tensor, Tensor]:
         """Features (m, d_x) and (m, d_y) of m pairs, float32; pictures keep their shapes."""
@@ -213,20 +211,23 @@ def _column(
     if rows.is_text:
         if front_end is None:
             raise InputError(f"{name} is text, but there is no front end for it.")
-        if fit and isinstance(front_end, TextFrontEnd):
-            fitted: _Matrix = front_end.fit_rows(rows[:])
-            return fitted
-        if isinstance(front_end, TfidfVectoriser):
-            return front_end.sparse(rows[:])
-        if isinstance(front_end, ImageFeatures):
-            return front_end.transform(rows[:], progress=progress(f"{name} features"))
-        return front_end.transform(rows[:])
+        shown = progress(f"{name} features") if is_network(front_end) else None
+        return feature_rows(front_end, rows[:], fit=fit, progress=shown)
     if len(rows.shape) < 2:
         raise InputError(
             f"{name} must be an array of shape (pairs, features), or (pairs, height, width), got "
             f"{rows.shape}."
         )
     return rows
+
+
+def _never_negative(column: _Matrix) -> bool:
+    """Whether an array has no negative numbers; TF-IDF, which has none either, is no array."""
+    if isinstance(column, SparseRows):
+        return False
+    if isinstance(column, UnionRows):
+        return all(map(_never_negative, column.parts))
+    return all(np.min(column[i : i + 4096]) >= 0 for i in range(0, len(column), 4096))
 
 
 def _numbers(keys: NDArray[Any] | None) -> RowNumbers | None:

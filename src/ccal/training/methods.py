@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ccal.cca import CCA
-from ccal.data import Pairs
 from ccal.distributed import all_gather
 from ccal.encoders import (
     VGG,
@@ -31,7 +30,7 @@ from ccal.encoders import (
 )
 from ccal.encoders.dense import signed_root
 from ccal.errors import InputError
-from ccal.features import ImageFeatures, TfidfVectoriser, WordSequences
+from ccal.features import WordSequences
 from ccal.losses import InfoNCELoss, PairwiseRankingLoss, SigmoidLoss, TraceNormLoss
 from ccal.model import DualEncoder, LearnedProjection
 from ccal.training.batches import Features, PairFeatures, relation
@@ -44,33 +43,6 @@ _LINEAR_PAIRS = 30_000  # that linear CCA of pictures starts from
 _ENOUGH_TO_CHOOSE = 20
 # Training pairs that show whether square roots help: with more, CCA takes long and says the same.
 _ROOT_PAIRS = 1500
-
-
-def make_front_ends(
-    settings: Settings, train: Pairs, *, pair_count: int = 0
-) -> dict[str, FrontEnd]:
-    """Front ends of raw items: a network for image files, TF-IDF or word numbers for texts.
-
-    Those of texts have no vocabulary yet; `PairFeatures(train, front_ends, fit=True)` gives them
-    that of the training texts. With `pair_count`, TF-IDF also has pairs of words.
-    """
-    options: dict[str, Any] = {
-        name: getattr(settings, name) for name in ("min_count", "lemmatise", "language")
-    }
-    bag_of_words = settings.text == "tfidf" or settings.starts_linear
-    front_ends: dict[str, FrontEnd] = {}
-    for name in train.names:
-        column = train.column(name)
-        if not column.is_text:
-            continue
-        if column.files:
-            front_ends[name] = ImageFeatures(settings.backbone)
-        elif bag_of_words:
-            options |= {"sublinear": settings.sublinear, "pair_count": pair_count}
-            front_ends[name] = TfidfVectoriser(**options)
-        else:
-            front_ends[name] = WordSequences(**options)
-    return front_ends
 
 
 def build_model(

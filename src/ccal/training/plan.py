@@ -10,7 +10,14 @@ import torch
 
 from ccal import distributed
 from ccal.data import Pairs
+from ccal.features.union import unions
 from ccal.training.batches import training_groups
+from ccal.training.front_ends import (
+    WEIGHING_PAIRS,
+    make_front_ends,
+    sentences_available,
+    text_features,
+)
 from ccal.training.progress import STEP_OF_STAGE
 from ccal.training.schedule import Schedule
 from ccal.training.settings import Settings
@@ -23,7 +30,9 @@ _METHODS = {
     "dcca": "deep CCA: two networks, trained for a high correlation",
     "learned": "two networks with trained projections in place of CCA",
 }
-_IMAGES_PER_SECOND = 25.0  # of one thread
+# Of one thread.
+_IMAGES_PER_SECOND = 25.0
+_CHARACTERS_PER_SECOND = 10_000.0  # of sentences
 _OVERHEAD = 0.02  # seconds an epoch
 
 
@@ -53,23 +62,38 @@ def features_in_words(settings: Settings, pairs: Pairs) -> str:
     """The numbers that stand for the items of each modality.
 
     >>> import numpy as np
-    >>> features_in_words(Settings(), Pairs({"photo": np.ones((2, 9)), "caption": ["a", "b"]}))
+    >>> pairs = Pairs({"photo": np.ones((2, 9)), "caption": ["a", "b"]})
+    >>> features_in_words(Settings(text="tfidf"), pairs)
     'photo: 9 numbers each, as given; caption: TF-IDF of words that occur 3 times or more'
     """
     words = []
     for name in pairs.names:
         column = pairs.column(name)
         if column.files:
+            networks = settings.backbone.split("+")
             known = "1,280 " if settings.backbone.startswith("efficientnet-lite") else ""
-            what = f"{known}features of each image, by the network {settings.backbone}"
+            each = "" if len(networks) == 1 else " each"
+            what = f"{known}features of each image, by the network {' and '.join(networks)}{each}"
         elif not column.is_text:
             what = f"{' x '.join(f'{n:,}' for n in column.shape[1:])} numbers each, as given"
-        elif settings.text == "tfidf" or settings.starts_linear:
-            what = f"TF-IDF of words that occur {settings.min_count} times or more"
-        else:
+        elif text_features(settings).startswith("word"):
             what = f"words in their order, for {settings.text}"
+        else:
+            kinds = {
+                "tfidf": f"TF-IDF of words that occur {settings.min_count} times or more",
+                "sentences": f"sentence embeddings by {settings.sentence_model}",
+            }
+            what = " and ".join(kinds[kind] for kind in text_features(settings).split("+"))
         words.append(f"{name}: {what}")
     return "; ".join(words)
+
+
+def lacks_sentences(settings: Settings, pairs: Pairs) -> bool:
+    """Whether the extra `sentences` would give the texts of these pairs more features."""
+    if settings.text != "auto" or settings.method == "zero-shot" or sentences_available(settings):
+        return False
+    columns = map(pairs.column, pairs.names)
+    return any(column.is_text and not column.files for column in columns)
 
 
 def machine_in_words() -> str:
@@ -91,9 +115,12 @@ def expected_seconds(
     seconds: dict[str, float] = {}
     for part, pairs in (("training", train), ("validation", valid)):
         for name in pairs.names:
-            if pairs.column(name).files:
-                seconds[f"{name} features of {part} pairs"] = image_seconds(pairs, name)
-    n, widths = len(train), [_width(train, name) for name in train.names]
+            if took := network_seconds(settings, pairs, name):
+                seconds[f"{name} features of {part} pairs"] = took
+    n, widths = len(train), [_width(settings, train, name) for name in train.names]
+    if unions(make_front_ends(settings, train)):
+        size = min(WEIGHING_PAIRS, n)
+        seconds["weights of features"] = 4 * (20 * size**3 + 2 * size * sum(widths) ** 2) / speed
     if settings.starts_linear:
         n = _group_count(train) if settings.method == "zero-shot" else n
         mean = sum(widths) / 2
@@ -108,10 +135,16 @@ def expected_seconds(
     return seconds
 
 
-def image_seconds(pairs: Pairs, name: str) -> float:
-    """A guess of the seconds that the features of all image files of a modality take."""
-    files = len(set(pairs.column(name)[:]))
-    return files / (_IMAGES_PER_SECOND * torch.get_num_threads())
+def network_seconds(settings: Settings, pairs: Pairs, name: str) -> float:
+    """A guess of the seconds that the features of a modality take; 0 if no network makes them."""
+    column = pairs.column(name)
+    if column.files:
+        passes = len(set(column[:])) * len(settings.backbone.split("+"))
+        return passes / (_IMAGES_PER_SECOND * torch.get_num_threads())
+    if column.is_text and "sentences" in text_features(settings):
+        characters = sum(map(len, set(column[:])))
+        return characters / (_CHARACTERS_PER_SECOND * torch.get_num_threads())
+    return 0.0
 
 
 def _epoch(
@@ -154,16 +187,17 @@ def _group_count(pairs: Pairs) -> int:
     return len(pairs) if groups is None else int(groups.max()) + 1
 
 
-def _width(pairs: Pairs, name: str) -> int:
+def _width(settings: Settings, pairs: Pairs, name: str) -> int:
     column = pairs.column(name)
     if column.files:
-        return 1280
+        return 1280 * len(settings.backbone.split("+"))
     if not column.is_text:
         return math.prod(column.shape[1:])
     # The vocabulary grows with the root of the number of words (Heaps' law).
     some = column[:: max(1, len(pairs) // 100)]
     words = sum(len(text.split()) for text in some) / max(1, len(some)) * len(pairs)
-    return int(4.5 * words**0.5) + 1
+    kinds = {"tfidf": int(4.5 * words**0.5) + 1, "sentences": 384}
+    return sum(kinds.get(kind, kinds["tfidf"]) for kind in text_features(settings).split("+"))
 
 
 def operations_per_second(threads: int | None = None) -> float:

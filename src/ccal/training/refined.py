@@ -22,18 +22,18 @@ from ccal.encoders import FrontEnd
 from ccal.errors import InputError
 from ccal.evaluation.calibration import calibrate
 from ccal.evaluation.hubs import HubCorrection
-from ccal.features import TfidfVectoriser
+from ccal.features.union import unions
 from ccal.model import DualEncoder
 from ccal.positives import Positives
 from ccal.progress import Steps
 from ccal.ranks import mean_reciprocal_ranks
 from ccal.training.batches import PairFeatures, concatenated, relation
+from ccal.training.front_ends import choose_weights, features_learned, make_front_ends
 from ccal.training.loop import fit
 from ccal.training.methods import (
     LinearInitialisation,
     build_model,
     choose_initialisation,
-    make_front_ends,
     make_objective,
 )
 from ccal.training.plan import expected_seconds
@@ -130,11 +130,14 @@ def train(
     front_ends = make_front_ends(settings, pairs, pair_count=pair_count)
     seen = PairFeatures(pairs, front_ends, fit=True, progress=progress.of("training pairs"))
     held = PairFeatures(valid, front_ends, progress=progress.of("validation pairs"))
-    for name, width in zip(pairs.names, seen.widths, strict=True):
-        if isinstance(front_ends.get(name), TfidfVectoriser):
-            progress.say(f"{name}: {width:,} words of the training texts are features")
+    if unions(front_ends):
+        progress.begin("weights of features")
+        choose_weights(front_ends, seen, held)
+    learned = [features_learned(name, front_ends.get(name)) for name in pairs.names]
+    for words in filter(None, learned):
+        progress.say(words)
     options["progress"] = progress
-    facts: dict[str, str] = {}
+    facts: dict[str, str] = {"features": "; ".join(filter(None, learned))} if any(learned) else {}
     initial: LinearInitialisation | ZeroShotChoice | None = None
     if zero_shot is not None:
         initial = choose_zero_shot(seen, held, zero_shot, progress=progress.counting("linear CCA"))

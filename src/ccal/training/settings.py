@@ -86,10 +86,15 @@ class Settings:
         hub_correction: candidates near too many training queries get a penalty, with the weight
             that finds the validation pairs best: "yes", "no", or "auto", which is "yes" for
             "refined" alone.
-        text: front end of texts for ccal, dcca and learned: "tfidf", or words in order for the
-            paper's towers "word-cnn" and "word-crnn", which have hidden layers of their own.
-            The other methods always have TF-IDF.
-        backbone: network for image files, as `ccal.features` knows it (extra `images`).
+        text: features of texts: "tfidf", "sentences" (embeddings by `sentence_model`) or both side
+            by side, "tfidf+sentences", with a weight that the validation pairs choose; or words in
+            order for ccal, dcca and learned, with the paper's towers "word-cnn" and "word-crnn",
+            which have hidden layers of their own (other methods then take TF-IDF). "auto" is
+            "tfidf+sentences" if the extra `sentences` is installed or a `sentence_model` is given,
+            else "tfidf". Zero-shot always has TF-IDF.
+        sentence_model: of the sentence embeddings, as `SentenceEmbeddings` takes it.
+        backbone: network for image files, as `ccal.features` knows it (extra `images`), or
+            several joined by "+".
         min_count: a word of a text modality stays if it occurs that often in the training texts.
         sublinear: TF-IDF takes 1 + ln(count) of a word instead of its count.
         lemmatise: words are reduced to their dictionary form (extra `text`).
@@ -141,7 +146,8 @@ class Settings:
     select: Literal["both", "x->y", "y->x", "classes"] = "both"
     train_on_all: bool = True
     hub_correction: Literal["auto", "yes", "no"] = "auto"
-    text: Literal["tfidf", "word-cnn", "word-crnn"] = "tfidf"
+    text: Literal["auto", "tfidf", "sentences", "tfidf+sentences", "word-cnn", "word-crnn"] = "auto"
+    sentence_model: str = "all-MiniLM-L6-v2"
     backbone: str = "efficientnet-lite0"
     min_count: int = 3
     sublinear: bool = True
@@ -268,6 +274,7 @@ _PAPER: dict[str, Any] = {
     "mask_labels": False,
     "select": "x->y",
     "train_on_all": False,
+    "text": "tfidf",
     "sublinear": False,
     "hub_correction": "no",
 }
@@ -351,7 +358,7 @@ _HINTS = get_type_hints(Settings)
 _RULES: dict[str, Rule | tuple[Rule, ...]] = {
     **{name: Options(True, False) for name, hint in _HINTS.items() if hint is bool},
     **{n: Options(*get_args(h)) for n, h in _HINTS.items() if get_origin(h) is Literal},
-    **dict.fromkeys(("backbone", "language"), Text()),
+    **dict.fromkeys(("backbone", "language", "sentence_model"), Text()),
     **_NUMBERS,
 }
 """Bounds of the numbers, and the values that flags and choices may have."""

@@ -24,7 +24,7 @@ from ccal.files import load_part, save_part
 from ccal.model import DualEncoder, Items, load
 from ccal.ranks import unit_rows
 from ccal.training.batches import PairFeatures
-from ccal.training.methods import make_front_ends
+from ccal.training.front_ends import make_front_ends
 from ccal.training.scoring import embed_pairs
 from ccal.training.settings import Settings
 from ccal.training.unseen_classes import ClassItems, ZeroShotOptions, check_unseen, choose_zero_shot
