@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import load
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
@@ -78,6 +77,8 @@ class BertSentences:
     """
 
     def __init__(self, folder: Path) -> None:
+        from safetensors.torch import load
+
         tokenizers = require("tokenizers", extra="sentences", purpose="Embedding sentences")
         if missing := [name for name in _FILES if not (folder / name).is_file()]:
             raise InputError(

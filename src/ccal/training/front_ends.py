@@ -47,7 +47,7 @@ def text_features(settings: Settings) -> str:
 
 
 def sentences_available(settings: Settings) -> bool:
-    """Whether text = "auto" has a sentence network: that of the settings, or the extra `sentences`."""
+    """Whether text = "auto" has a sentence network: that of the settings, or that of the extra."""
     return settings.sentence_model != MINILM or has_minilm()
 
 
