@@ -21,8 +21,8 @@ def model() -> DualEncoder:
     torch.manual_seed(0)
     words = TfidfVectoriser(min_count=1, lemmatise=False).fit(TEXTS)
     width = len(words.vocabulary)
-    towers = {"image": DenseTower(6, 4, hidden=(8,)), "text": DenseTower(width, 4)}
-    model = DualEncoder(dim=4, front_ends={"text": words}, **towers)
+    image, text = DenseTower(6, 4, hidden=(8,)), DenseTower(width, 4)
+    model = DualEncoder(dim=4, front_ends={"text": words}, image=image, text=text)
     images, texts = torch.randn(200, 6), torch.randn(200, width)
     model.refit([(images, texts)])
     pairs = model.encode("image", images), model.encode("text", texts)

@@ -52,9 +52,12 @@ class CcalNodeRetriever(BaseRetriever):
 
     def __init__(self, index: Index, *, modality: str = "text", k: int = 10, **search: Any) -> None:
         super().__init__()
-        self._found = lambda text: index.search(k=k, **search, **{modality: text})
+        self._index, self._modality = index, modality
+        self._options: dict[str, Any] = {"k": k, **search}
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        query = {self._modality: query_bundle.query_str}
+        hits = self._index.search(**self._options, **query)
         return [
             NodeWithScore(
                 node=TextNode(
@@ -64,5 +67,5 @@ class CcalNodeRetriever(BaseRetriever):
                 ),
                 score=hit.score,
             )
-            for hit in self._found(query_bundle.query_str)
+            for hit in hits
         ]

@@ -47,7 +47,8 @@ def pairs_from_rows(
     >>> len(pairs), pairs.column("text")[:]
     (3, ['a dog', 'a hound', 'a cat'])
     """
-    folder, columns = Path(images), {x: [], y: []}  # type: dict[str, list[Any]]
+    folder = Path(images)
+    columns: dict[str, list[Any]] = {x: [], y: []}
     groups: list[int] = []
     files = dict.fromkeys(columns, False)
     for number, row in enumerate(rows):
