@@ -10,12 +10,13 @@ WORKERS ?= 2
 # bf16 kernels kill the process on machines that advertise AMX wrongly.
 export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 
-.PHONY: help demo test test-all lint docs package bench clean
+.PHONY: help demo test test-all lint docs adapters package bench clean
 help:
 	@echo "make demo      set up, then let sheet music and sound of folk tunes find each other"
 	@echo "make test      set up, then lint, type-check and test"
 	@echo "make test-all  the same with the slow tests"
 	@echo "make docs      the documentation as a site, in build/site"
+	@echo "make adapters  install LangChain, onnxruntime and other packages, and test what is for them"
 	@echo "make package   build wheel and source distribution, and run the demo from the wheel"
 	@echo "make bench     measure speed and accuracy against peers (quiet machine, some minutes)"
 	@echo "make clean     remove the virtual environment and caches"
@@ -41,6 +42,11 @@ test: lint
 
 docs: $(STAMP)
 	$(BIN)/mkdocs build --quiet --strict
+
+# Packages that adapters are for are installed after the other tests, which must do without them.
+adapters: $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --requirement tests/adapters/requirements.txt
+	$(BIN)/python -m pytest tests/adapters src/ccal/adapters
 
 # The wheel is built from the source distribution, so that both are tried.
 package: $(STAMP)

@@ -28,6 +28,7 @@ MODULES = [
             "codes",
             "music",
             "reports",
+            "adapters",
             "serve",
         )
     ),

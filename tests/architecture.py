@@ -29,6 +29,7 @@ ROOMS = {
     "runs": "train, evaluate and compare, in a folder",
     "retrieval": "Index and its backends, binary codes",
     "music": "notation, sound, pairs, the tune library",
+    "adapters": "ONNX, the hub, LangChain, LlamaIndex, rows of data sets",
     "serve": "the HTTP API and the web page",
     "experiments": "the paper's tables, the demos",
     "cli": "one file a command",

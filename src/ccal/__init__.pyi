@@ -1,3 +1,4 @@
+from ccal import adapters as adapters
 from ccal import cca as cca
 from ccal import codes as codes
 from ccal import data as data

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
@@ -27,7 +28,7 @@ from ccal.serve.schemas import (
     SearchAnswer,
 )
 from tests.serve.conftest import AWKWARD, photo, problem
-from tests.serve.live import until
+from tests.serve.live import Live, until
 
 WORDS = "a red square on a blueground at the left"
 
@@ -326,3 +327,24 @@ def test_the_evaluation_of_the_run(client: httpx.Client, photos: Path) -> None:
     assert "script-src" not in report.headers["content-security-policy"]
     for query in ("name=../../model/config", "name=ranks&type=../x", "name=x"):
         problem(client.get(f"/api/evaluation/plot?{query}"), 404)
+
+
+def test_embeddings_have_the_shape_of_openai(client: httpx.Client) -> None:
+    texts = ["a red square", "a blue square at the left"]
+    answer = client.post("/v1/embeddings", json={"input": texts, "model": "any"}).json()
+    vectors = np.array([entry["embedding"] for entry in answer["data"]], np.float32)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+    one = client.post("/v1/embeddings", json={"input": texts[1], "encoding_format": "base64"})
+    (entry,) = one.json()["data"]
+    same = np.frombuffer(base64.b64decode(entry["embedding"]), "<f4")
+    assert same.tolist() == vectors[1].tolist()
+    assert "known" in problem(client.post("/v1/embeddings", json={"input": "xyzzy"}), 422)
+    assert "1 to 128" in problem(client.post("/v1/embeddings", json={"input": ["a"] * 129}), 413)
+
+
+def test_the_client_of_openai_gets_embeddings(live: Live) -> None:
+    openai = pytest.importorskip("openai")
+    client = openai.OpenAI(base_url=f"{live.url}/v1", api_key="none")
+    found = client.embeddings.create(model="any", input=["a red square", "a blue square"])
+    assert len(found.data) == 2
+    assert np.linalg.norm(found.data[0].embedding) == pytest.approx(1)

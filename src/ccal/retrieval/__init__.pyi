@@ -6,4 +6,5 @@ from ccal.retrieval.items import IndexInUseError as IndexInUseError
 from ccal.retrieval.items import Item as Item
 from ccal.retrieval.items import OtherModelError as OtherModelError
 from ccal.retrieval.items import Stats as Stats
+from ccal.retrieval.models import copy_index as copy_index
 from ccal.retrieval.pair_items import PairItems as PairItems

@@ -47,8 +47,6 @@ from ccal.retrieval.pair_items import PairItems, new_items
 if TYPE_CHECKING:
     from ccal.data import Pairs
 
-_COPIED_AT_ONCE = 4096
-
 Location = str | os.PathLike[str]
 Metadata = Sequence[Mapping[str, Any]]
 
@@ -353,19 +351,6 @@ class Index:
         backend, bound = self._backend, self.binding
         form = (bound.dim, bound.dtype, bound.fingerprint, bound.model_folder)
         return Stats(backend.location, backend.kind, backend.counts(), *form, backend.details())
-
-    def copy_to(self, location: Location, *, replace: bool = False) -> Self:
-        """The same items and vectors in another place, as from a folder into a database."""
-
-        def batches() -> Iterator[tuple[list[Item], Vectors]]:
-            for modality in self.binding.modalities:
-                ids = self.ids(modality)
-                for start in range(0, len(ids), _COPIED_AT_ONCE):
-                    some = ids[start : start + _COPIED_AT_ONCE]
-                    yield self.get(some), self.vectors(some)
-
-        copied = create_backend(location, self.binding, batches(), replace=replace)
-        return type(self)(copied, self._model)
 
     def check(self) -> None:
         """Read everything; damage is repaired, or refused with its name."""

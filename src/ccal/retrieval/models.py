@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccal.errors import InputError
+from ccal.retrieval.backends import create_backend
 from ccal.retrieval.index import Index
 from ccal.runs import load_model
 
 if TYPE_CHECKING:
     from ccal.model import DualEncoder
     from ccal.retrieval.items import Item
+
+_AT_ONCE = 4096
 
 
 def bound_model(index: Index, folder: Path | None = None) -> DualEncoder:
@@ -57,6 +60,23 @@ def rebuild_from_files(
         )
     read = _reader()
     return Index.rebuild(location, model, read, model_folder=model_folder, progress=progress)
+
+
+def copy_index(index: Index, location: str | os.PathLike[str], *, replace: bool = False) -> Index:
+    """The same items and vectors in another place, as from a folder into a database.
+
+    The copy belongs to the same model, and is returned open, without it.
+    """
+
+    def batches() -> Iterator[tuple[list[Item], Any]]:
+        for modality in index.binding.modalities:
+            ids = index.ids(modality)
+            for start in range(0, len(ids), _AT_ONCE):
+                some = ids[start : start + _AT_ONCE]
+                yield index.get(some), index.vectors(some)
+
+    create_backend(location, index.binding, batches(), replace=replace).close()
+    return Index.open(location)
 
 
 def _is_there(item: Item) -> bool:

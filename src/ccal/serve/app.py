@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 import ccal
 from ccal.errors import InputError
 from ccal.serve.collection import Collection
+from ccal.serve.embedding_routes import add_embedding_routes
 from ccal.serve.guard import BATCH, Guard, Hosts, Limits
 from ccal.serve.metrics import Metrics
 from ccal.serve.problems import add_handlers
@@ -65,6 +66,7 @@ def create_app(
     )
     add_handlers(app)
     add_search_routes(app, service)
+    add_embedding_routes(app, service)
     add_routes(app, service)
     _describe_limits(app.openapi(), limits, token is not None)
     return Guard(FastPath(app), limits=limits, metrics=metrics, hosts=Hosts(hosts), token=token)

@@ -18,6 +18,7 @@ from urllib.parse import quote
 from ccal.errors import CcalError, InputError
 
 if TYPE_CHECKING:
+    from ccal.retrieval.backends.base import Vectors
     from ccal.serve.evaluation import Evaluation
 
 _MEDIA = ("image", "thumbnail", "audio", "staff")
@@ -177,6 +178,9 @@ class Collection(Protocol):
 
     def answer(self, queries: Sequence[Query]) -> list[Answer | Exception]:
         """Answers to a batch in order; a query that fails has its exception in place of one."""
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Unit vectors (n, dim) of texts; raises `InputError` if it reads none."""
 
     def entries(
         self, modality: str | None, contains: str | None, offset: int, limit: int

@@ -36,9 +36,10 @@ from ccal.serve.metrics import Metrics
 from ccal.serve.problems import PROBLEM, ProblemError, problem_of, size_text, time_text
 
 UPLOAD, BATCH = "/api/search/file", "/api/search/batch"
+EMBEDDINGS = "/v1/embeddings"
 # A character of a text takes at most 12 bytes: two escapes as in "\ud83d\ude00".
 _JSON_BYTES, _ESCAPED = 64 * 1024, 12
-_PROTECTED = ("/api/", "/media/", "/metrics")
+_PROTECTED = ("/api/", "/v1/", "/media/", "/metrics")
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data: blob:; media-src 'self' blob:; connect-src 'self'; font-src 'self'; "
@@ -170,7 +171,7 @@ class Guard:
             self._metrics.request(method, route, exchange.status, seconds)
 
     def _most_bytes(self, path: str) -> int:
-        if path == BATCH:
+        if path in (BATCH, EMBEDDINGS):
             return _JSON_BYTES + _ESCAPED * self._limits.text * self._limits.queries
         return self._limits.upload_bytes if path == UPLOAD else _JSON_BYTES
 

@@ -122,6 +122,14 @@ class IndexCollection:
         conditions(where)
         return replace(query, modality=modality, to=query.to or reachable[0], where=where)
 
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Vectors as queries in words have them."""
+        if "text" not in self._queries:
+            raise InputError("The model of this collection reads no texts.")
+        for text in texts:
+            refuse_unknown(text, self._knows)
+        return self._embed(self._queries["text"], list(texts))
+
     def answer(self, queries: Sequence[Query]) -> list[Answer | Exception]:
         """Embed all queries, search group by group, explain each."""
         embedded = self._embed_queries(queries)

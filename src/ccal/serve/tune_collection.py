@@ -112,6 +112,10 @@ class TuneCollection:
             raise InputError(f"A query of {query.kind} finds {to}, not {query.to}.")
         return replace(query, modality=query.kind, to=to, explain=False)
 
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Tunes are found by recordings and staves, so that there are no texts to embed."""
+        raise InputError("The model of this collection reads no texts.")
+
     def answer(self, queries: Sequence[Query]) -> list[Answer | Exception]:
         """One query after the other: each is a batch of snippets already."""
         return [attempt(self._answer, query) for query in queries]

@@ -5,6 +5,7 @@ from ccal.training.methods import CorrelationObjective as CorrelationObjective
 from ccal.training.methods import EmbeddingObjective as EmbeddingObjective
 from ccal.training.methods import make_objective as make_objective
 from ccal.training.parallel import distributed_from_environment as distributed_from_environment
+from ccal.training.progress import Callback as Callback
 from ccal.training.progress import History as History
 from ccal.training.refined import Trained as Trained
 from ccal.training.refined import train as train

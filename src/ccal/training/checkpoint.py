@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -26,7 +26,7 @@ from ccal.errors import InputError
 from ccal.files import write_atomically
 from ccal.model import DualEncoder
 from ccal.training.parallel import from_rank_0
-from ccal.training.progress import MetricsFile, Record, TensorBoard
+from ccal.training.progress import Callback, MetricsFile, Record, TensorBoard
 from ccal.training.schedule import Schedule
 from ccal.training.settings import Settings
 
@@ -165,11 +165,13 @@ class Checkpointer:
         if folder is not None and distributed.rank() == 0:
             self.path = folder / f"checkpoint-{stage}.pt"
         self.records: list[Record] = []
-        self._logs: list[MetricsFile | TensorBoard] = []
+        self._logs: list[Callback] = []
         self._written = time.monotonic()
 
-    def open(self, *, resume: bool, tensorboard: bool) -> None:
+    def open(self, *, resume: bool, tensorboard: bool, callbacks: Iterable[Callback] = ()) -> None:
         """Start, or restore the state of the checkpoint."""
+        if distributed.rank() == 0:
+            self._logs += callbacks
         content = from_rank_0(lambda: self._read(resume))
         if content is None:
             self.best = self.latest = self.state.snapshot()

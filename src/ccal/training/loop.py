@@ -10,7 +10,7 @@ import math
 import re
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -49,7 +49,7 @@ from ccal.training.parallel import (
     from_rank_0,
     wait_for_all,
 )
-from ccal.training.progress import History, Progress, Record
+from ccal.training.progress import Callback, History, Progress, Record
 from ccal.training.schedule import Schedule
 from ccal.training.scoring import any_diverged, blocks, embed_items, towers_diverged
 from ccal.training.settings import Settings
@@ -80,6 +80,7 @@ def fit(
     checkpoint_seconds: float = 20.0,
     progress: bool | Steps = True,
     tensorboard: bool = False,
+    callbacks: Sequence[Callback] = (),
 ) -> History:
     """Train a model; afterwards it holds the best weights and projections, in evaluation mode.
 
@@ -109,6 +110,7 @@ def fit(
             epoch, at the very end, and on Ctrl-C or SIGTERM.
         progress: show the progress on standard error, or as the present of these `Steps`.
         tensorboard: write events for TensorBoard too.
+        callbacks: told the record of each epoch.
 
     Raises `Interrupted` after Ctrl-C or SIGTERM, with the state of the last whole epoch on disk.
     """
@@ -154,7 +156,7 @@ def fit(
         },
         every=checkpoint_seconds,
     )
-    checkpointer.open(resume=resume, tensorboard=tensorboard)
+    checkpointer.open(resume=resume, tensorboard=tensorboard, callbacks=callbacks)
     with batch_norm_over_ranks(model), unbiased_batch_norm(model), catch_signals() as signals:
         steps = progress if isinstance(progress, Steps) else None
         enabled = bool(progress) and distributed.rank() == 0

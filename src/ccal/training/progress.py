@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 from ccal.files import write_atomically
 from ccal.optional import require
@@ -127,6 +127,16 @@ class History:
     best_epoch: int
     best_mrr: float | None
     epochs: int
+
+
+class Callback(Protocol):
+    """Told of the course of a training, as `MetricsFile` and `TensorBoard` are; on rank 0 only."""
+
+    def add(self, record: Record, /) -> None:
+        """After an epoch; `record["stage"]` and `record["epoch"]` say which."""
+
+    def close(self) -> None:
+        """At the end of a stage; a training has several."""
 
 
 class MetricsFile:

@@ -6,6 +6,7 @@ what finds the validation pairs clearly better; then it chooses the weight of th
 and at last repeats the chosen training with the validation pairs included.
 """
 
+from collections.abc import Sequence
 from contextlib import closing
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -37,7 +38,7 @@ from ccal.training.methods import (
     make_objective,
 )
 from ccal.training.plan import expected_seconds
-from ccal.training.progress import STEP_OF_STAGE
+from ccal.training.progress import STEP_OF_STAGE, Callback
 from ccal.training.scoring import class_scores, clearly_better, embed, embed_items, reciprocal_ranks
 from ccal.training.settings import Settings
 from ccal.training.unseen_classes import (
@@ -92,6 +93,7 @@ def train(
     resume: bool = False,
     progress: bool | Steps = True,
     tensorboard: bool = False,
+    callbacks: Sequence[Callback] = (),
     device: torch.device | str = "cpu",
 ) -> Trained:
     """Train a model by `settings.method` on `pairs`; all choices are made on `valid`.
@@ -99,7 +101,7 @@ def train(
     With a `folder`, epochs are recorded there in `metrics.jsonl` and checkpoints are kept, so that
     `resume=True` goes on after an interruption and ends where the unbroken run would have.
     `progress` shows one line for all of it on standard error, or goes on with the `Steps` of longer
-    work.
+    work. `callbacks` are told the record of each epoch.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -118,6 +120,7 @@ def train(
             f"and {len(valid)}; better are some hundreds."
         )
     options: dict[str, Any] = {"folder": folder, "resume": resume, "tensorboard": tensorboard}
+    options["callbacks"] = callbacks
     if not isinstance(progress, Steps):
         shown = progress and rank() == 0
         steps = Steps(expected_steps(settings, pairs, valid) if shown else {}, enabled=shown)
