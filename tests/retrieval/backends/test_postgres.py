@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +13,7 @@ import numpy as np
 import pytest
 
 from ccal import CcalError, DualEncoder, InputError
-from ccal.retrieval import Index
+from ccal.retrieval import Index, IndexInUseError
 from tests.cli.conftest import invoke
 from tests.retrieval.conftest import DIM, rows
 
@@ -71,3 +75,58 @@ def test_a_build_that_fails_leaves_nothing(location: str, model: DualEncoder) ->
         Index.build(location, model, broken, modality="image")
     with pytest.raises(InputError, match="is no index"):
         Index.open(location)
+
+
+def test_threads_share_an_index(location: str, model: DualEncoder) -> None:
+    with Index.build(location, model, rows(20), modality="image") as index:
+        queries = rows(20)
+        expected = [[hit.id for hit in hits] for hits in index.search(image=queries, k=3)]
+
+        def work(number: int) -> list[str]:
+            for n in range(10):
+                query = (number + n) % 20
+                hits = index.search(image=queries[query], k=3, within="image")
+                assert [hit.id for hit in hits] == expected[query]
+                assert index.get([f"image-{query + 1}"])[0].modality == "image"
+            return index.add("text", rows(2, seed=number))
+
+        with ThreadPoolExecutor(8) as threads:
+            new = [id for ids in threads.map(work, range(8)) for id in ids]
+        assert len(set(new)) == 16
+        assert index.count() == 36
+
+
+def test_lost_connections_are_replaced(server: str, location: str, model: DualEncoder) -> None:
+    psycopg = pytest.importorskip("psycopg")
+    with Index.build(location, model, rows(5), modality="image") as index:
+        for number in range(2):
+            with psycopg.connect(server, autocommit=True) as other:
+                other.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "WHERE datname = current_database() AND pid != pg_backend_pid()"
+                )
+            if number:
+                index.add("image", rows(1))
+            assert len(index.search(image=rows(1)[0])) == 5 + number
+        with pytest.raises(IndexInUseError), Index.open(location, model) as second:
+            second.remove(["image-1"])
+
+
+def test_a_forked_process_has_connections_of_its_own(location: str, model: DualEncoder) -> None:
+    with Index.build(location, model, rows(5), modality="image") as index:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of threads, which do not matter here
+            child = os.fork()
+        if not child:
+            try:
+                found = index.count()
+                index.close()
+                with suppress(IndexInUseError):
+                    index.remove(["image-1"])
+                    found = -1
+            except BaseException:
+                found = -2
+            os._exit(found if found > 0 else 99)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+        index.remove(["image-2"])
+        assert index.count() == 4

@@ -1,11 +1,14 @@
 """PostgresBackend: an index in a PostgreSQL database, by pgvector."""
 
 import json
+import os
 import re
+import select
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -39,7 +42,11 @@ class PostgresBackend(Backend):
 
     The location is `postgresql://user:password@host/database?table=NAME`, NAME being `ccal` by
     default. A change is one transaction. The first one takes the writer's lock, an advisory lock of
-    the connection; `close` gives it back.
+    the writer's connection; `close` gives it back.
+
+    Threads may share one backend: each operation has a connection to itself, of those that are idle
+    or a new one. A connection that the server has closed, as when it restarts, is replaced, and
+    those of the parent of a forked process are left alone.
     """
 
     kind = "postgres"
@@ -48,14 +55,15 @@ class PostgresBackend(Backend):
         uri, self._table, self.location = parse_location(location)
         psycopg, self._pgvector = _required("psycopg"), _required("pgvector")
         self._error: type[Exception] = psycopg.Error
-        self._connection: Any = None
-        self._guard = threading.RLock()
-        self._is_writer = False
-        with self._named_errors():
-            # A prepared statement is planned for any modality, and so without the index of one.
-            options = {"autocommit": True, "prepare_threshold": None, "connect_timeout": 10}
-            self._connection = psycopg.connect(uri, **options)
-            self._connection.execute("SET synchronous_commit = on")
+        # A prepared statement is planned for any modality, and so without the index of one.
+        options = {"autocommit": True, "prepare_threshold": None, "connect_timeout": 10}
+        self._connect = partial(psycopg.connect, uri, **options)
+        self._idle: list[Any] = []
+        self._writer: Any = None
+        self._guard, self._own = threading.RLock(), threading.local()
+        self._process = os.getpid()
+        with self._connection():
+            pass
 
     @classmethod
     def exists(cls, location: str) -> bool:
@@ -68,7 +76,6 @@ class PostgresBackend(Backend):
         with backend.closing_on_error():
             if not backend._has_tables():
                 raise no_index(backend.location, f"there is no table {backend._table}_about")
-            backend._register_types()
             with backend._reading():
                 return backend
 
@@ -76,10 +83,9 @@ class PostgresBackend(Backend):
     def create(cls, location: str, binding: Binding, batches: Batches, *, replace: bool) -> Self:
         """Build an index in one transaction."""
         backend = cls(location)
-        with backend.closing_on_error():
-            backend._become_writer()
+        with backend.closing_on_error(), backend._as_writer() as connection:
             backend._query("CREATE EXTENSION IF NOT EXISTS vector")
-            backend._register_types()
+            backend._register_types(connection)
             if backend._has_tables() and not replace:
                 raise is_an_index(backend.location)
             backend._bind(binding)
@@ -91,20 +97,21 @@ class PostgresBackend(Backend):
 
     def insert(self, batches: Batches) -> None:
         """Add items, all or none."""
-        with self._changing():
-            self._insert(batches)
-        self._make_indexes()
+        with self._as_writer():
+            with self._reading():
+                self._insert(batches)
+            self._make_indexes()
 
     def remove(self, ids: Sequence[str]) -> None:
         """Remove items, all or none."""
-        with self._changing():
+        with self._as_writer(), self._reading():
             gone = Counter(item.modality for item in self._items(ids))
             self._query(f"DELETE FROM {self._table} WHERE id = ANY(%s)", [list(ids)])
             self._count({modality: -count for modality, count in gone.items()})
 
     def change(self, changes: Sequence[Change], vectors: Vectors | None) -> None:
         """Give items new content, all or none."""
-        with self._changing():
+        with self._as_writer(), self._reading():
             self._items([change.id for change in changes])
             for number, change in enumerate(changes):
                 facts = None if change.metadata is None else json.dumps(dict(change.metadata))
@@ -191,10 +198,13 @@ class PostgresBackend(Backend):
                 raise CcalError(f"{self.location}: the vector of {found[0][0]!r} is damaged.")
 
     def close(self) -> None:
-        """Close the connection, which lets others write."""
-        if self._connection is not None:
-            with suppress(self._error):
-                self._connection.close()
+        """Close all connections, which lets others write."""
+        with self._guard:
+            self._leave_parents_alone()
+            for connection in filter(None, (*self._idle, self._writer)):
+                with suppress(self._error):
+                    connection.close()
+            self._idle, self._writer = [], None
 
     def _items(self, ids: Sequence[str]) -> list[Item]:
         sql = f"SELECT id, modality, metadata, file FROM {self._table} WHERE id = ANY(%s)"
@@ -208,7 +218,7 @@ class PostgresBackend(Backend):
         for items, vectors in batches:
             if taken := self._query(sql, [[item.id for item in items]]):
                 raise id_taken(taken[0][0])
-            with self._connection.cursor() as cursor, cursor.copy(command) as copy:
+            with self._own.connection.cursor() as cursor, cursor.copy(command) as copy:
                 copy.set_types(["text", "text", "jsonb", "text", self._type])
                 for item, vector in zip(items, vectors, strict=True):
                     facts = jsonb(dict(item.metadata))
@@ -232,10 +242,10 @@ class PostgresBackend(Backend):
         half = self.binding.dtype == "float16"
         return (self._pgvector.HalfVector if half else self._pgvector.Vector)(vector)
 
-    def _register_types(self) -> None:
-        """Teach the connection the types of pgvector."""
-        with self._named_errors():
-            _required("pgvector.psycopg").register_vector(self._connection)
+    def _register_types(self, connection: Any) -> None:
+        """Teach a connection the types of pgvector, if the database has them."""
+        if connection.execute("SELECT to_regtype('vector')").fetchone()[0] is not None:
+            _required("pgvector.psycopg").register_vector(connection)
 
     def _has_tables(self) -> bool:
         return self._query("SELECT to_regclass(%s)", [f"{self._table}_about"])[0][0] is not None
@@ -274,19 +284,58 @@ class PostgresBackend(Backend):
                     f"USING hnsw (vector {self._type}_ip_ops) WHERE modality = '{literal}'"
                 )
 
-    def _become_writer(self) -> None:
-        """Take the lock of the index, which ends with the connection, however that ends."""
-        with self._guard:
-            if self._is_writer:
-                return
-            key = [f"ccal {self._table}"]
-            if not self._query("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", key)[0][0]:
-                raise in_use(self.location, "another connection")
-            self._is_writer = True
+    @contextmanager
+    def _connection(self) -> Iterator[Any]:
+        """A connection for what this thread does inside; nested uses share one."""
+        if getattr(self._own, "connection", None) is not None:
+            yield self._own.connection
+            return
+        with self._named_errors():
+            connection = self._own.connection = self._take()
+            try:
+                yield connection
+            finally:
+                self._own.connection = None
+                if not connection.closed:
+                    self._idle.append(connection)
 
-    def _changing(self) -> AbstractContextManager[None]:
-        self._become_writer()
-        return self._reading()
+    def _take(self) -> Any:
+        """An idle connection that the server has not closed, or a new one."""
+        with self._guard:
+            self._leave_parents_alone()
+            while self._idle:
+                connection = self._idle.pop()
+                if _is_alive(connection):
+                    return connection
+                connection.close()
+        connection = self._connect()
+        connection.execute("SET synchronous_commit = on")
+        self._register_types(connection)
+        return connection
+
+    def _leave_parents_alone(self) -> None:
+        """In a forked process: forget the connections, which the parent goes on using."""
+        if self._process != os.getpid():
+            self._idle, self._writer, self._process = [], None, os.getpid()
+
+    @contextmanager
+    def _as_writer(self) -> Iterator[Any]:
+        """The connection that has the index's lock, which ends with it, however that ends."""
+        with self._guard, self._named_errors():
+            self._leave_parents_alone()
+            if self._writer is None or not _is_alive(self._writer):
+                connection = self._take()
+                key = [f"ccal {self._table}"]
+                sql = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
+                if not connection.execute(sql, key).fetchone()[0]:
+                    self._idle.append(connection)
+                    raise in_use(self.location, "another connection")
+                self._writer = connection
+            before, self._own.connection = getattr(self._own, "connection", None), self._writer
+            try:
+                yield self._writer
+            finally:
+                self._own.connection = before
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -298,9 +347,22 @@ class PostgresBackend(Backend):
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         """All inside sees one state, and happens as a whole or not at all."""
-        with self._guard, self._named_errors(), self._connection.transaction():
-            self._query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-            yield
+        with self._connection() as connection:
+            done = False
+            try:
+                with connection.transaction():
+                    self._query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+                    yield
+                    done = True
+            except self._error as error:
+                if not done or connection is not self._writer:
+                    raise
+                text = " ".join(str(error).split())
+                raise CcalError(
+                    f"{self.location}: {text}; the connection was lost while a change was being "
+                    "committed, and whether it happened is not known. Look, or repeat it with the "
+                    "same ids: what is there already is refused."
+                ) from error
 
     def _about(self, key: str) -> str:
         """The binding, or the counts, as JSON."""
@@ -311,8 +373,8 @@ class PostgresBackend(Backend):
 
     def _query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Rows of one statement."""
-        with self._named_errors():
-            cursor = self._connection.execute(sql, parameters or None, binary=True)
+        with self._connection() as connection, self._named_errors():
+            cursor = connection.execute(sql, parameters or None, binary=True)
             found: list[tuple[Any, ...]] = cursor.fetchall() if cursor.description else []
             return found
 
@@ -324,6 +386,11 @@ class PostgresBackend(Backend):
         except self._error as error:
             text = " ".join(str(error).split())
             raise CcalError(f"{self.location}: {text}; nothing was changed.") from error
+
+
+def _is_alive(connection: Any) -> bool:
+    """Whether an idle connection is still open; the server sends it nothing but its end."""
+    return not connection.closed and not select.select([connection], [], [], 0)[0]
 
 
 def _required(module: str) -> Any:
