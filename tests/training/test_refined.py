@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -74,12 +75,13 @@ def test_each_method_learns_and_is_saved(method: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("noise", [0.5, 1.5])
 def test_refined_is_not_below_linear_cca(noise: float) -> None:
     pairs = views(700, noise)
-    scores = {}
-    for method in ("linear", "refined"):
-        settings = Settings(method=method, dim=8, max_epochs=30)
+    scores = {"linear": 0.0, "refined": 0.0}
+    # The mean of two seeds, since other draws of dropout move the sum by two points.
+    for method, seed in itertools.product(scores, (0, 1)):
+        settings = Settings(method=method, dim=8, max_epochs=30, seed=seed)
         model = train(settings, pairs[:300], pairs[300:400], progress=False).model
         report = evaluate(model, pairs[400:], bootstrap=0)
-        scores[method] = report.x_to_y.measures.mrr + report.y_to_x.measures.mrr
+        scores[method] += (report.x_to_y.measures.mrr + report.y_to_x.measures.mrr) / 2
     assert scores["refined"] >= scores["linear"] - 1
 
 
