@@ -74,8 +74,8 @@ def test_what_does_not_fit_together_is_refused() -> None:
         FeatureUnion([Numbered(), Numbered()]).transform(["1"])
 
 
-@pytest.mark.parametrize(("noise", "weight"), [((True, False), 4.0), ((False, True), 0.25)])
-def test_training_gives_noise_the_smaller_weight(noise: tuple[bool, bool], weight: float) -> None:
+@pytest.mark.parametrize("noise", [(True, False), (False, True)])
+def test_training_gives_noise_the_smaller_weight(noise: tuple[bool, bool]) -> None:
     parts = [Numbered(scale=s, noise=n) for s, n in zip((1.0, 50.0), noise, strict=True)]
     joined = FeatureUnion(parts)
     texts = [str(number) for number in range(200)]
@@ -85,5 +85,6 @@ def test_training_gives_noise_the_smaller_weight(noise: tuple[bool, bool], weigh
     seen = PairFeatures(pairs[:120], {"text": joined}, fit=True)
     held = PairFeatures(pairs[120:], {"text": joined})
     choose_weights({"text": joined}, seen, held)
-    assert joined.weights == [1.0, weight]
+    assert joined.weights[0] == 1.0
+    assert joined.weights[1] > 1 if noise[0] else joined.weights[1] < 1
     np.testing.assert_array_equal(held.arrays()[1], joined.transform(texts[120:]))

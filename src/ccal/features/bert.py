@@ -59,7 +59,7 @@ class Bert(nn.Module):
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """States of tokens; those of padding mean nothing."""
         t = tokens.shape[1]
-        states = self.words(tokens) + self.positions.weight[:t] + self.segments.weight[0]
+        states: Tensor = self.words(tokens) + self.positions.weight[:t] + self.segments.weight[0]
         states = self.norm(states)
         # Without padding, attention needs no mask and is faster.
         padding = None if bool((lengths == t).all()) else torch.arange(t) >= lengths[:, None]

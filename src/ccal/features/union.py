@@ -31,13 +31,13 @@ class UnionRows:
 
     def __init__(self, union: FeatureUnion, parts: Sequence[FeatureRows]) -> None:
         self.union, self.parts = union, tuple(parts)
-        self.shape = (len(parts[0]), sum(part.shape[1] for part in parts))
+        self.shape: tuple[int, int] = (len(parts[0]), sum(part.shape[1] for part in parts))
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, index: Any) -> NDArray[np.float32]:
-        scales = np.float32(self.union.scales)
+        scales = np.array(self.union.scales, dtype=np.float32)
         scaled = [scale * part[index] for scale, part in zip(scales, self.parts, strict=True)]
         return np.concatenate(scaled, axis=1, dtype=np.float32)
 

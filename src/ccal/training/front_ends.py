@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ccal.cca import CCA
 from ccal.data import Pairs
@@ -21,7 +22,7 @@ from ccal.features import (
 from ccal.features.sentences import MINILM, has_minilm
 from ccal.features.union import unions
 from ccal.training.batches import PairFeatures, relation
-from ccal.training.scoring import reciprocal_ranks
+from ccal.training.scoring import clearly_better, reciprocal_ranks
 from ccal.training.settings import Settings
 
 WEIGHING_PAIRS = 2000
@@ -88,8 +89,8 @@ def choose_weights(
 ) -> None:
     """Give each part of a union the weight with which linear CCA finds the pairs `held` best.
 
-    The first part keeps weight 1; that of another is doubled or halved as long as it helps. Rows of
-    `seen` and `held` follow the weights of their unions.
+    The first part keeps weight 1; that of another is doubled or halved as long as that helps by
+    more than the standard error. Rows of `seen` and `held` follow the weights of their unions.
     """
     if min(len(seen), len(held)) < _FEWEST_PAIRS:
         return
@@ -97,23 +98,23 @@ def choose_weights(
     positives, firsts = relation(held)
     dim = min(_DIM, *seen.widths, len(rows) - 1)
 
-    def score() -> float:
+    def scores() -> Tensor:
         X, Y = (view.flatten(1).numpy() for view in seen.batch(rows))
         cca = CCA.for_retrieval(dim).fit(X, Y)
         views = (view.flatten(1).numpy() for view in held.batch(slice(None)))
         x, y = (torch.from_numpy(view) for view in cca.transform(*views))
-        return reciprocal_ranks(x[firsts[0]], y[firsts[1]], positives).mean().item()
+        return reciprocal_ranks(x[firsts[0]], y[firsts[1]], positives)
 
     best = None
     for union in unions(front_ends).values():
         for part in range(1, len(union.parts)):
-            best = score() if best is None else best
+            best = scores() if best is None else best
             step = 0
             for direction in (1, -1):
                 while abs(step + direction) <= _LARGEST_STEP:
                     union.weights[part] = 2.0 ** (step + direction)
-                    found = score()
-                    if found <= best:
+                    found = scores()
+                    if not clearly_better(found, best):
                         break
                     step, best = step + direction, found
                 if step:
