@@ -133,9 +133,7 @@ def test_fast_trains_nothing(files: Path) -> None:
     assert "hub correction" in json.loads(Path("run/evaluation.json").read_text())["facts"]
     outcome = invoke("train", *ARRAYS, "--fast", "--method", "ccal", "-o", "other")
     assert outcome.code == 2
-    assert (
-        "--fast is the default method without its training" in outcome.err
-    )
+    assert "--fast is the default method without its training" in outcome.err
 
 
 def test_flags_win_over_set_over_file_over_preset(files: Path) -> None:
