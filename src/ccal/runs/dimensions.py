@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ccal.evaluation.embedded import EmbeddedPairs, evenly_spaced
-from ccal.features import TfidfVectoriser, WordSequences
+from ccal.features import FeatureUnion, TfidfVectoriser, WordSequences
 from ccal.model import DualEncoder
 from ccal.training.batches import PairFeatures
 from ccal.training.scoring import embed
@@ -54,7 +54,7 @@ def describe_dimensions(
         kinds[name] = None if names is None else "words" if isinstance(names, list) else "numbers"
         if names is None:
             continue
-        loadings = _loadings(train, rows, view, seen[view])
+        loadings = _loadings(train, rows, view, seen[view])[: len(names)]
         least = sqrt(2 * log(2 * len(loadings)) / len(rows))
         for dimension, column in zip(found, loadings.T, strict=True):
             dimension["loadings"][name] = {
@@ -65,9 +65,14 @@ def describe_dimensions(
 
 
 def _names(front_end: object, shape: tuple[int, ...]) -> list[str] | range | None:
-    """Words or numbers of the features of a row; None if they mean nothing one by one."""
+    """Words or numbers of the features of a row; None if they mean nothing one by one.
+
+    Of a union that begins with words, the words.
+    """
     if isinstance(front_end, TfidfVectoriser):
         return front_end.vocabulary
+    if isinstance(front_end, FeatureUnion) and isinstance(front_end.parts[0], TfidfVectoriser):
+        return front_end.parts[0].vocabulary
     return None if len(shape) > 1 or isinstance(front_end, WordSequences) else range(shape[0])
 
 
