@@ -44,7 +44,7 @@ from ccal.losses import InfoNCELoss
 from ccal.ranks import mean_reciprocal_ranks
 from ccal.training import Settings, evaluate, train
 from ccal.training.batches import PairFeatures
-from ccal.training.methods import make_front_ends
+from ccal.training.front_ends import make_front_ends
 from ccal.training.refined import choose_hub_weight
 
 RESULTS = Path(__file__).with_name("peers.json")
