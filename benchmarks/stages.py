@@ -91,7 +91,7 @@ def stages(folder: Path, settings: Settings) -> list[Row]:
     return [*rows, {"stage": whole, "seconds": round(stats.total_tt, 1), "share": "100%"}]
 
 
-def _seconds(stats: Any, function: Callable[..., Any]) -> float:
+def _seconds(stats: Any, function: Any) -> float:
     code = function.__code__
     entry = stats.stats.get((code.co_filename, code.co_firstlineno, code.co_name))
     return 0.0 if entry is None else float(entry[3])

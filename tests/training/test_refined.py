@@ -76,13 +76,14 @@ def test_each_method_learns_and_is_saved(method: str, tmp_path: Path) -> None:
 def test_refined_is_not_below_linear_cca(noise: float) -> None:
     pairs = views(700, noise)
     scores = {"linear": 0.0, "refined": 0.0}
-    # The mean of two seeds, since other draws of dropout move the sum by two points.
-    for method, seed in itertools.product(scores, (0, 1)):
-        settings = Settings(method=method, dim=8, max_epochs=30, seed=seed)
+    # Several seeds, since other draws of dropout move the mean by a point.
+    for method, seed in itertools.product(scores, (0, 1, 2)):
+        options: dict[str, Any] = {"method": method, "seed": seed}
+        settings = Settings(**options, dim=8, max_epochs=30)
         model = train(settings, pairs[:300], pairs[300:400], progress=False).model
         report = evaluate(model, pairs[400:], bootstrap=0)
-        scores[method] += (report.x_to_y.measures.mrr + report.y_to_x.measures.mrr) / 2
-    assert scores["refined"] >= scores["linear"] - 1
+        scores[method] += (report.x_to_y.measures.mrr + report.y_to_x.measures.mrr) / 6
+    assert scores["refined"] >= scores["linear"] - 0.5
 
 
 def test_texts_are_taken_raw(tmp_path: Path) -> None:

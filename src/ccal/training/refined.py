@@ -12,7 +12,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -219,7 +219,7 @@ def _candidate_settings(settings: Settings, pairs: int) -> list[Settings]:
     return [_of_tower(settings, tower, pairs) for tower in ("linear", "residual")]
 
 
-def _of_tower(settings: Settings, tower: Literal["linear", "residual"], pairs: int) -> Settings:
+def _of_tower(settings: Settings, tower: str, pairs: int) -> Settings:
     """The settings of one tower of "auto": its own where the user left the default."""
     free = settings.to_be_chosen
     own = {name: value for name, value in _OF_TOWER[tower].items() if name in free}
