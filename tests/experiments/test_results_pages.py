@@ -15,8 +15,11 @@ from ccal.experiments.paper_tables import MEASURES, table_of
 ROOT = Path(__file__).parents[2]
 PAGES = {
     "cub": "zero-shot.md",
+    "cub-best-dcca": "zero-shot.md",
+    "cub-best-learned": "zero-shot.md",
     "flickr8k": "flickr8k.md",
     "nottingham-10pct": "nottingham.md",
+    "nottingham-10pct-same-start": "nottingham.md",
     "nottingham-27000-pairs": "nottingham.md",
 }
 
