@@ -54,7 +54,7 @@ def add_embedding_routes(app: FastAPI, service: Service) -> None:
     """Add `/v1/embeddings`."""
     limits, collection = service.limits, service.collection
 
-    @app.post(EMBEDDINGS, **described("search", EmbeddingAnswer, 413))
+    @app.post(EMBEDDINGS, **described("search", EmbeddingAnswer, 400, 413))
     async def embeddings(asked: EmbeddingRequest) -> Response:
         """Unit vectors of texts, as the index compares them; OpenAI's clients can call it."""
         texts = [asked.input] if isinstance(asked.input, str) else asked.input
