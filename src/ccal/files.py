@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
+from weakref import WeakSet
 
 from ccal.errors import CcalError, InputError
 from ccal.optional import require
@@ -108,7 +109,7 @@ class FileLock:
     """A lock of the operating system on a file; it ends with its process, even by kill -9.
 
     The file stays and holds the number of the last process that had the lock. Only whoever takes
-    the lock needs the right to write.
+    the lock needs the right to write. A forked process does not have the locks of its parent.
     """
 
     def __init__(self, path: Path) -> None:
@@ -139,12 +140,26 @@ class FileLock:
         os.truncate(handle, 0)
         os.write(handle, f"{os.getpid()}\n".encode())
         self._handle = handle
+        _locks.add(self)
 
     def release(self) -> None:
         """Give the lock back."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
+
+
+_locks: WeakSet[FileLock] = WeakSet()
+
+
+def _release_all() -> None:
+    """In a forked process: a fork copies open files, and a lock lasts as long as any copy."""
+    for lock in list(_locks):
+        lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_release_all)
 
 
 @contextmanager
