@@ -204,6 +204,11 @@ def save_part(
         raise InputError(f"{str(target)!r} exists and holds other things; nothing was written.")
     name = f"{key}-{hashlib.sha256(content).hexdigest()[:16]}.safetensors"
     target.mkdir(parents=True, exist_ok=True)
+    sync_folder(target.parent)
+    for left in target.glob(".*"):
+        # Of a process that was killed while it wrote.
+        if left.name.startswith((f".{key}-", f".{config}.")):
+            left.unlink(missing_ok=True)
     write_atomically(target / name, content)
     write_document(target / config, {**about, key: name})
     for stale in target.glob(f"{key}-*.safetensors"):
