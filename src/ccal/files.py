@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
+from weakref import WeakSet
 
 from ccal.errors import CcalError, InputError
 
@@ -107,7 +108,7 @@ class FileLock:
     """A lock of the operating system on a file; it ends with its process, even by kill -9.
 
     The file stays and holds the number of the last process that had the lock. Only whoever takes
-    the lock needs the right to write.
+    the lock needs the right to write. A forked process does not have the locks of its parent.
     """
 
     def __init__(self, path: Path) -> None:
@@ -138,12 +139,26 @@ class FileLock:
         os.truncate(handle, 0)
         os.write(handle, f"{os.getpid()}\n".encode())
         self._handle = handle
+        _locks.add(self)
 
     def release(self) -> None:
         """Give the lock back."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
+
+
+_locks: WeakSet[FileLock] = WeakSet()
+
+
+def _release_all() -> None:
+    """In a forked process: a fork copies open files, and a lock lasts as long as any copy."""
+    for lock in list(_locks):
+        lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_release_all)
 
 
 @contextmanager
@@ -189,6 +204,11 @@ def save_part(
         raise InputError(f"{str(target)!r} exists and holds other things; nothing was written.")
     name = f"{key}-{hashlib.sha256(content).hexdigest()[:16]}.safetensors"
     target.mkdir(parents=True, exist_ok=True)
+    sync_folder(target.parent)
+    for left in target.glob(".*"):
+        # Of a process that was killed while it wrote.
+        if left.name.startswith((f".{key}-", f".{config}.")):
+            left.unlink(missing_ok=True)
     write_atomically(target / name, content)
     write_document(target / config, {**about, key: name})
     for stale in target.glob(f"{key}-*.safetensors"):

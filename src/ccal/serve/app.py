@@ -28,7 +28,8 @@ _DESCRIPTION = """Search a collection of two modalities by words, by a file, or 
 
 Errors are `application/problem+json`. With a token, send `Authorization: Bearer TOKEN`."""
 # A connection takes a file descriptor, and most systems allow a process about a thousand.
-_CONNECTIONS, _GRACE_SECONDS = 800, 5
+_CONNECTIONS, _OF_ONE_CLIENT, _GRACE_SECONDS = 800, 400, 5
+_HEADER_BYTES, _HEADER_SECONDS = 64 * 1024, 10.0
 
 
 def create_app(
@@ -152,9 +153,53 @@ def run(
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
     config.load()
+    config.http_protocol_class = _bounded(config.http_protocol_class)
     # uvicorn raises Ctrl-C again after the server has stopped in good order.
     with suppress(KeyboardInterrupt):
         _Server(config, started, over).run(sockets=[listener])
+
+
+def _bounded(protocol: Any) -> Any:
+    """uvicorn's protocol, with limits on what comes before the application sees a request.
+
+    A connection has `_HEADER_SECONDS` and `_HEADER_BYTES` for the headers of a request, and one
+    client has at most `_OF_ONE_CLIENT` connections; beyond that it is closed.
+    """
+
+    class Bounded(protocol):  # type: ignore[misc]
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._answered, self._head, self._timer = None, 0, None
+            host = self.client and self.client[0]
+            same = sum(bool(other.client) and other.client[0] == host for other in self.connections)
+            if same > _OF_ONE_CLIENT or len(self.connections) > 2 * _CONNECTIONS:
+                transport.abort()
+            else:
+                self._wait_for_headers()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            if self.cycle is not self._answered:
+                self._answered, self._head = self.cycle, 0
+                self._timer.cancel()
+            elif self.cycle is None or self.cycle.response_complete:
+                if not self._head:
+                    self._wait_for_headers()
+                self._head += len(data)
+                if self._head > _HEADER_BYTES:
+                    self.transport.abort()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+            super().connection_lost(exc)
+
+        def _wait_for_headers(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self.loop.call_later(_HEADER_SECONDS, self.transport.abort)
+
+    return Bounded
 
 
 class _Server(uvicorn.Server):

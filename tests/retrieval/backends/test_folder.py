@@ -6,7 +6,9 @@ import multiprocessing
 import os
 import sqlite3
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -287,3 +289,32 @@ def test_opening_and_searching_loads_no_other_backend(location: Path) -> None:
     assert not {
         name for name in ours if name.startswith(tuple(f"ccal.{n}" for n in unused + others))
     }
+
+
+def test_a_forked_process_reopens_the_index_and_has_no_lock(location: Path) -> None:
+    told, tell = os.pipe()
+    until, end = os.pipe()
+    with Index.open(location) as index:
+        index.remove(["image-1"])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of threads, which do not matter here
+            child = os.fork()
+        if not child:
+            os.close(end)
+            words = "the child failed"
+            with suppress(BaseException):
+                words = f"counts {index.count()}"
+                with suppress(IndexInUseError):
+                    index.remove(["image-2"])
+                    words = "the child has the lock"
+            os.write(tell, words.encode())
+            os.read(until, 1)
+            os._exit(0)
+        assert os.read(told, 100) == b"counts 349"
+        index.close()
+        # The child lives, and does not keep the lock.
+        with Index.open(location) as again:
+            again.remove(["image-2"])
+            assert again.count() == 348
+        os.close(end)
+        os.waitpid(child, 0)

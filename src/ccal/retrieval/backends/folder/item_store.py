@@ -71,13 +71,25 @@ class ItemStore:
                 f"{self.folder}: even to search an index, SQLite must be allowed to write to its "
                 "folder, where it notes who reads; get that right, or copy the folder."
             )
+        self._inherited: list[sqlite3.Connection] = []
+        self._connect()
+
+    def _connect(self) -> None:
+        self._process = os.getpid()
         with self._named_errors():
             # Autocommit: transactions begin and end where we say. The backend locks.
             options: Any = {"isolation_level": None, "check_same_thread": False}
-            self._db: sqlite3.Connection = sqlite3.connect(path, timeout=30, **options)
+            self._db: sqlite3.Connection = sqlite3.connect(self.path, timeout=30, **options)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
             self._db.create_function("checksum", -1, _checksum, deterministic=True)
+
+    def _reconnect_after_fork(self) -> None:
+        """SQLite's connections must neither be used nor closed in a forked process."""
+        if self._process != os.getpid():
+            self._inherited.append(self._db)
+            self._depth, self.changing = 0, False
+            self._connect()
 
     def reading(self) -> AbstractContextManager[None]:
         """All queries inside see one state, whatever others write; may be nested."""
@@ -103,6 +115,7 @@ class ItemStore:
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Rows of one statement."""
+        self._reconnect_after_fork()
         with self._named_errors():
             return self._db.execute(sql, parameters).fetchall()
 
@@ -124,7 +137,8 @@ class ItemStore:
 
     def close(self) -> None:
         """Close the connection."""
-        self._db.close()
+        if self._process == os.getpid():
+            self._db.close()
 
     @contextmanager
     def _transaction(self, begin: str, end: str) -> Iterator[None]:
