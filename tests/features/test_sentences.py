@@ -56,15 +56,15 @@ def reference(tokens: list[str], pooling: str) -> Tensor:
                 part = slice(head * size, (head + 1) * size)
                 scores = torch.stack([q[at][part] @ key[part] for key in k]) / math.sqrt(size)
                 shares = torch.exp(scores) / torch.exp(scores).sum()
-                mixed.append(sum(s * value[part] for s, value in zip(shares, v, strict=True)))
-            found = _dense(torch.cat(mixed), w, f"{own}attention.output.dense")  # type: ignore[arg-type]
+                mixed.append(shares @ torch.stack([value[part] for value in v]))
+            found = _dense(torch.cat(mixed), w, f"{own}attention.output.dense")
             state = _norm(state + found, w, f"{own}attention.output.LayerNorm")
             inner = _dense(state, w, f"{own}intermediate.dense")
             inner = inner * (1 + torch.erf(inner / math.sqrt(2))) / 2
             found = _dense(inner, w, f"{own}output.dense")
             after.append(_norm(state + found, w, f"{own}output.LayerNorm"))
         states = after
-    row = states[0] if pooling == "cls_token" else torch.stack(states).mean(0)
+    row: Tensor = states[0] if pooling == "cls_token" else torch.stack(states).mean(0)
     return row / row.norm()
 
 
