@@ -12,10 +12,12 @@ ENV PYTHONUNBUFFERED=1 ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16
 WORKDIR /install
 COPY constraints.txt ./
 COPY --from=build /wheels /wheels
-# Python's own index serves torch with gigabytes for GPUs.
-ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
-RUN pip install --no-cache-dir --constraint constraints.txt --extra-index-url "$TORCH_INDEX" \
-        "$(echo /wheels/*.whl)[images,milvus,music,plots,postgres,serve,text]" faiss-cpu \
+# Python's own index serves torch with gigabytes for GPUs. PyTorch names one of builds for the CPU
+# (https://pytorch.org/get-started): give its address by --build-arg TORCH_INDEX=...
+ARG TORCH_INDEX=""
+RUN pip install --no-cache-dir --constraint constraints.txt \
+        ${TORCH_INDEX:+--extra-index-url "$TORCH_INDEX"} \
+        "$(echo /wheels/*.whl)[images,milvus,music,plots,postgres,sentences,serve,text]" faiss-cpu \
     && useradd --create-home --uid 1000 ccal \
     && install --directory --owner=ccal /data /home/ccal/.cache
 USER 1000
