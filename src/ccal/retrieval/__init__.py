@@ -1,6 +1,7 @@
 """Retrieval: an index that belongs to its model.
 
-index      Index: build, open, add, remove, update, search
+index      Index: build, add, remove, update
+index_reader  its other half: open, search, read
 items      Item, Hit, Stats, and the errors of an index
 pair_items PairItems: the distinct items of pairs, each with its counterparts
 embedding  raw items and vectors as unit rows; the fingerprint of a model

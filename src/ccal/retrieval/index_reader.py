@@ -1,0 +1,198 @@
+"""IndexReader: an index that is searched and read; `Index` in index.py changes it, too."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from ccal.bounds import Text, Whole, check
+from ccal.errors import InputError
+from ccal.model import DualEncoder
+from ccal.retrieval.backends import open_backend
+from ccal.retrieval.backends.base import Backend, Vectors
+from ccal.retrieval.chances import Chances
+from ccal.retrieval.embedding import as_batch, embed, fingerprint, unit_vectors
+from ccal.retrieval.filters import Where, conditions
+from ccal.retrieval.items import Binding, Hit, Item, Stats, check_ids, no_items, other_model
+
+Location = str | os.PathLike[str]
+
+
+class IndexReader:
+    """The half of `Index` that changes nothing."""
+
+    def __init__(self, backend: Backend, model: DualEncoder | None) -> None:
+        self._backend, self._model = backend, model
+        self.chances = Chances(backend, model)
+
+    @classmethod
+    def open(cls, location: Location, model: DualEncoder | None = None) -> Self:
+        """Open an index; without its model it is searched by vectors and ids only."""
+        index = cls(open_backend(location), None)
+        if model is not None:
+            with index._backend.closing_on_error():
+                index.bind(model)
+        return index
+
+    def bind(self, model: DualEncoder) -> None:
+        """Use this model to embed from now on; it must be the one that made the index."""
+        found, binding = fingerprint(model), self.binding
+        if found != binding.fingerprint:
+            raise other_model(self._backend.location, binding, found)
+        self._model, self.chances = model, Chances(self._backend, model)
+
+    @property
+    def binding(self) -> Binding:
+        """The model the index belongs to, and the form of its vectors."""
+        return self._backend.binding
+
+    def search(
+        self,
+        *,
+        k: int = 10,
+        within: str | None = None,
+        where: Where | None = None,
+        exact: bool = False,
+        **query: Any,
+    ) -> Any:
+        """The k nearest items of a query, given by the name of its modality.
+
+        One query, as in `search(text="a small yellow bird")`, gives a sequence of hits; a batch (a
+        list or an array of at least two dimensions) gives a sequence of such sequences. Hits show
+        the index as it was during the search, whenever they are looked at.
+
+        Args:
+            within: the modality to search in; the other one if the index has it, else its own.
+            where: conditions on metadata, see `ccal.retrieval.filters.conditions`.
+            exact: no approximation, however large the index is.
+        """
+        if len(query) != 1:
+            x, y = self.binding.modalities
+            given = f"got {', '.join(query)}" if query else "got none"
+            raise InputError(f"search takes one query, as {x}=... or {y}=...; {given}.")
+        ((modality, data),) = query.items()
+        self.binding.check_modality(modality)
+        model = self._needed_model("search by raw queries", "search_vectors or search_like")
+        batch, several = as_batch(data)
+        vectors = embed(model, modality, batch, self.binding.dims)
+        found = self._search(vectors, self._within(within, modality), k, where, exact, modality)
+        return found if several else found[0]
+
+    def search_vectors(
+        self,
+        vectors: Any,
+        *,
+        k: int = 10,
+        within: str | None = None,
+        where: Where | None = None,
+        exact: bool = False,
+        modality: str | None = None,
+    ) -> Any:
+        """The k nearest items of embeddings (dim,) or (n, dim), in all modalities by default.
+
+        Say what they are embeddings of by `modality`, and the hits have chances.
+        """
+        rows = unit_vectors(vectors, self.binding.dim, "vectors")
+        scope = self.binding.modalities if within is None else self._within(within, within)
+        found = self._search(rows, scope, k, where, exact, modality)
+        return found if np.ndim(vectors) > 1 else found[0]
+
+    def search_like(
+        self,
+        id: str,
+        *,
+        k: int = 10,
+        within: str | None = None,
+        where: Where | None = None,
+        exact: bool = False,
+    ) -> list[Hit]:
+        """The k nearest items of an item in the index, without that item itself."""
+        check("k", k, Whole(at_least=1))
+        check("id", id, Text())
+        (item,) = self._backend.items([id])
+        vectors = unit_vectors(self._backend.vectors([id]), self.binding.dim, "vectors")
+        scope = self._within(within, item.modality)
+        hits = self._search(vectors, scope, k + 1, where, exact, item.modality)[0]
+        return [hit for hit in hits if hit.id != id][:k]
+
+    def get(self, ids: Sequence[str]) -> list[Item]:
+        """Items by their ids."""
+        check_ids(ids)
+        return self._backend.items(ids)
+
+    def vectors(self, ids: Sequence[str]) -> Vectors:
+        """Vectors (n, dim) of items, as they are stored."""
+        check_ids(ids)
+        return self._backend.vectors(ids)
+
+    def ids(self, modality: str | None = None) -> list[str]:
+        """All ids, in the order in which they were added."""
+        if modality is not None:
+            self.binding.check_modality(modality)
+        return self._backend.ids(modality)
+
+    def count(self, modality: str | None = None) -> int:
+        """The number of items."""
+        if modality is not None:
+            self.binding.check_modality(modality)
+        counts = self._backend.counts()
+        return sum(counts.values()) if modality is None else counts.get(modality, 0)
+
+    def stats(self) -> Stats:
+        """The index in numbers."""
+        backend, bound = self._backend, self.binding
+        form = (bound.dim, bound.dtype, bound.fingerprint, bound.model_folder)
+        return Stats(backend.location, backend.kind, backend.counts(), *form, backend.details())
+
+    def check(self) -> None:
+        """Read everything; damage is repaired, or refused with its name."""
+        self._backend.check()
+
+    def close(self) -> None:
+        """Close files and connections, which lets others write."""
+        self._backend.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _needed_model(self, purpose: str, instead: str) -> DualEncoder:
+        if self._model is None:
+            raise InputError(
+                f"The index was opened without its model, which it takes to {purpose}. Open it "
+                f"with Index.open(location, model), or use {instead}."
+            )
+        return self._model
+
+    def _within(self, within: str | None, modality: str) -> tuple[str, ...]:
+        """Where a query of a modality is searched: by default in the other one, if it has items."""
+        if within is not None:
+            self.binding.check_modality(within)
+            return (within,)
+        held = self._backend.counts()
+        others = [name for name in self.binding.modalities if name != modality and name in held]
+        return (others[0] if others else modality,)
+
+    def _search(
+        self,
+        vectors: Vectors,
+        scope: Sequence[str],
+        k: int,
+        where: Where | None,
+        exact: bool,
+        modality: str | None,
+    ) -> Sequence[Sequence[Hit]]:
+        check("k", k, Whole(at_least=1))
+        found = self.chances.search(
+            vectors, scope, k, conditions({} if where is None else where), exact, modality
+        )
+        if not any(found):
+            held = self._backend.counts()
+            if not any(name in held for name in scope):
+                raise no_items(self._backend.location, scope if held else ())
+        return found
