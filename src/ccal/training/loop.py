@@ -162,9 +162,8 @@ def fit(
         enabled = bool(progress) and distributed.rank() == 0
         expected = None if valid is None else schedule.expected_epochs
         line = Progress(stage, schedule.max_epochs, enabled=enabled, steps=steps, expected=expected)
-        loop = _Loop(
-            state, schedule, checkpointer, train, valid, settings, select, score, signals, line
-        )
+        pairs, choice = (train, valid), (select, score)
+        loop = _Loop(state, schedule, checkpointer, *pairs, settings, *choice, signals, line)
         try:
             loop.run(validate_first=validate_first)
         except _Stop:
@@ -378,13 +377,11 @@ class _Loop:
         if verdict == "refine":
             self.state.restore(self.checkpointer.best)
         self.checkpointer.add(record, best=verdict == "best")
-        name = "MRR" if self.score is None else "score"
-        expected = None if self.valid is None else self.schedule.expected_epochs
         self.progress.epoch(
             score=self._value(scores),
             best=self.schedule.best,
-            name=name,
-            expected=expected,
+            name="MRR" if self.score is None else "score",
+            expected=None if self.valid is None else self.schedule.expected_epochs,
             candidates=None if m is None or n is None else (m, n),
         )
 

@@ -3,6 +3,7 @@
 base      Backend: what each of them can do
 folder    FolderBackend: a folder with a SQLite database and memory-mapped segments
 postgres  PostgresBackend: two tables in PostgreSQL, by pgvector
+postgres_location  its address, with the name of a table
 milvus    MilvusBackend: a collection on a Milvus server
 """
 

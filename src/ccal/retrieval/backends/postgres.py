@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import select
 import threading
 from collections import Counter
@@ -10,13 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import Any, Self
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import numpy as np
 
-from ccal.errors import CcalError, InputError
+from ccal.errors import CcalError
 from ccal.optional import require
 from ccal.retrieval.backends.base import Backend, Batches, Vectors, best_hits
+from ccal.retrieval.backends.postgres_location import parse_location
 from ccal.retrieval.filters import Conditions, postgres_condition
 from ccal.retrieval.items import (
     Binding,
@@ -30,7 +29,6 @@ from ccal.retrieval.items import (
     no_index,
 )
 
-_TABLE = re.compile(r"[a-z_][a-z0-9_]{0,47}")
 # PostgreSQL computes in float32; among this many more than k are the k best of float64.
 _SPARE = 16
 # pgvector indexes no longer vectors.
@@ -395,24 +393,3 @@ def _is_alive(connection: Any) -> bool:
 
 def _required(module: str) -> Any:
     return require(module, extra="postgres", purpose="An index in PostgreSQL")
-
-
-def parse_location(location: str) -> tuple[str, str, str]:
-    """The address for the driver, the table, and the location as it may be shown.
-
-    >>> parse_location("postgresql://me:secret@here/birds?table=photos")
-    ('postgresql://me:secret@here/birds', 'photos', 'postgresql://me@here/birds?table=photos')
-    """
-    parts = urlsplit(location)
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    table = options.pop("table", "ccal")
-    if not _TABLE.fullmatch(table):
-        raise InputError(
-            f"table={table} is no name for an index; expected small letters, digits and _."
-        )
-    uri = urlunsplit(parts._replace(query=urlencode(options)))
-    user, at, host = parts.netloc.rpartition("@")
-    shown = parts._replace(netloc=user.partition(":")[0] + at + host)
-    options.pop("password", None)
-    query = urlencode({**options, "table": table}, safe="/")
-    return uri, table, urlunsplit(shown._replace(query=query))

@@ -14,34 +14,11 @@ import numpy as np
 
 from ccal.errors import CcalError, InputError
 from ccal.retrieval.answers import pack_record
+from ccal.retrieval.backends.folder.schema import SCHEMA, STATE
 from ccal.retrieval.exact import Floats, Ints
 from ccal.retrieval.filters import Conditions, sqlite_condition
 from ccal.retrieval.items import Binding, Change, DamagedIndexError, Item, id_taken, in_order
 
-_SCHEMA = (
-    "CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE items (row INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, "
-    "modality TEXT NOT NULL, metadata TEXT NOT NULL, file TEXT, crc INTEGER NOT NULL)",
-    "CREATE TABLE vectors (row INTEGER PRIMARY KEY, vector BLOB NOT NULL, crc INTEGER NOT NULL)",
-    "CREATE TABLE segments (name TEXT PRIMARY KEY, modality TEXT NOT NULL, first INTEGER NOT NULL, "
-    "last INTEGER NOT NULL, count INTEGER NOT NULL, approximate INTEGER)",
-    "CREATE TABLE counts (modality TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE removed (row INTEGER PRIMARY KEY, modality TEXT NOT NULL)",
-    "CREATE TABLE described (row INTEGER PRIMARY KEY, modality TEXT NOT NULL)",
-    # A trigger, so that every change of an item is listed.
-    "CREATE TRIGGER describe AFTER UPDATE OF id, metadata, file ON items "
-    "WHEN new.row <= (SELECT CAST(value AS INTEGER) FROM about WHERE key = 'sealed') "
-    "BEGIN INSERT OR IGNORE INTO described VALUES (new.row, new.modality); END",
-)
-# The content of the small tables, which one checksum covers.
-_STATE = (
-    "SELECT key, value FROM about WHERE key != 'checksum' ORDER BY key",
-    "SELECT name, seq FROM sqlite_sequence",
-    "SELECT * FROM segments ORDER BY name",
-    "SELECT * FROM counts ORDER BY modality",
-    "SELECT modality, count(*), sum(row) FROM removed GROUP BY modality",
-    "SELECT modality, count(*), sum(row) FROM described GROUP BY modality",
-)
 _FIELDS = ("id", "modality", "metadata", "file")
 # As bytes, since a damaged text may be no UTF-8.
 _CHECKSUM = f"checksum(row, {', '.join(f'CAST({name} AS BLOB)' for name in _FIELDS)})"
@@ -185,7 +162,7 @@ class ItemStore:
 
     def create(self) -> None:
         """Make the tables, inside a transaction."""
-        for statement in _SCHEMA:
+        for statement in SCHEMA:
             self.query(statement)
         self.set("changes", 0)
         self.compacted = 0
@@ -218,11 +195,11 @@ class ItemStore:
 
     def _state(self) -> int:
         """The checksum of the small tables."""
-        return zlib.crc32(repr([self.query(sql) for sql in _STATE]).encode())
+        return zlib.crc32(repr([self.query(sql) for sql in STATE]).encode())
 
     def _compare_state(self) -> None:
         found = {sql for (sql,) in self.query("SELECT sql FROM sqlite_master WHERE sql NOT NULL")}
-        if found - {"CREATE TABLE sqlite_sequence(name,seq)"} != set(_SCHEMA):
+        if found - {"CREATE TABLE sqlite_sequence(name,seq)"} != set(SCHEMA):
             raise DamagedIndexError(
                 f"{self.path} was written by another version of ccal, or is damaged: its tables "
                 "are not those of this version. Build the index again, with `ccal index --rebuild` "
