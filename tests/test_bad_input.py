@@ -38,7 +38,7 @@ def header(text: str) -> bytes:
 
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[Index]:
-    towers = {"image": DenseTower(4, 4), "text": DenseTower(4, 4)}
+    towers: Any = {"image": DenseTower(4, 4), "text": DenseTower(4, 4)}
     model = DualEncoder(dim=4, projection="none", **towers)
     facts = [{"n": n, "list": [n, "a"]} for n in range(4)]
     with Index.build(tmp_path / "i", model, torch.eye(4), modality="image", metadata=facts) as made:

@@ -59,6 +59,6 @@ def test_headers_have_limits(port: int) -> None:
     assert is_closed(clients[-1])
     for client in clients:
         client.close()
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as browser:
         for _ in range(3):
-            assert client.get("/").text == "hello"
+            assert browser.get("/").text == "hello"

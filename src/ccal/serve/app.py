@@ -169,7 +169,9 @@ def _bounded(protocol: Any) -> Any:
     class Bounded(protocol):  # type: ignore[misc]
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self._answered, self._head, self._timer = None, 0, None
+            self._answered: Any = None
+            self._timer: Any = None
+            self._head = 0
             host = self.client and self.client[0]
             same = sum(bool(other.client) and other.client[0] == host for other in self.connections)
             if same > _OF_ONE_CLIENT or len(self.connections) > 2 * _CONNECTIONS:

@@ -27,7 +27,7 @@ def answers(location: Path) -> dict[str, Any]:
             "all": [list(hits) for hits in index.search_vectors(queries, k=100)],
         }
         for name in ("colour", "n"):
-            where = {name: "red"} if name == "colour" else {name: [3, 9]}
+            where: dict[str, Any] = {name: "red"} if name == "colour" else {name: [3, 9]}
             found[name] = [list(hits) for hits in index.search_vectors(queries, k=9, where=where)]
         # The second search of a process sees what the first has read.
         index.check()
@@ -65,12 +65,12 @@ def outcomes(original: Path, tmp_path: Path, seeds: range) -> dict[str, int]:
         for name, content in files.items():
             (damaged / name).write_bytes(content)
         name = "items.sqlite" if seed % 4 else choice.choice(sorted(files))
-        content = bytearray(files[name])
+        changed = bytearray(files[name])
         # Most bytes of a database are free space, in which a change does nothing.
-        used = [at for at, byte in enumerate(content) if byte] or range(len(content))
+        used = [at for at, byte in enumerate(changed) if byte]
         at = choice.choice(used)
-        content[at] ^= choice.randrange(1, 256)
-        (damaged / name).write_bytes(content)
+        changed[at] ^= choice.randrange(1, 256)
+        (damaged / name).write_bytes(changed)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
