@@ -65,7 +65,8 @@ def reference(tokens: list[str], pooling: str) -> Tensor:
             after.append(_norm(state + found, w, f"{own}output.LayerNorm"))
         states = after
     row: Tensor = states[0] if pooling == "cls_token" else torch.stack(states).mean(0)
-    return row / row.norm()
+    length: Tensor = row.norm()
+    return row / length
 
 
 @pytest.mark.parametrize("pooling", ["mean_tokens", "cls_token"])
