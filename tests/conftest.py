@@ -34,6 +34,13 @@ def seed() -> None:
     torch.manual_seed(0)
 
 
+@pytest.fixture(autouse=True)
+def texts_are_tfidf(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`text = "auto"` means TF-IDF, whether or not the extra `sentences` is installed."""
+    if not request.path.stem.endswith("sentences"):
+        monkeypatch.setattr("ccal.training.front_ends.has_minilm", lambda: False)
+
+
 @pytest.fixture(scope="session")
 def processes() -> ForkServerContext:
     """New processes that need not import torch again."""

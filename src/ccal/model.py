@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
+from functools import partial
 from typing import Any, Literal, Protocol, Self, TypeVar, cast, get_args
 
 import numpy as np
@@ -317,6 +318,10 @@ def _in_evaluation(module: Module) -> Module:
     changed = {"training": False, "_modules": parts, "_compiled_call_impl": None}
     # Not by copy.copy, which takes three times as long.
     twin.__dict__.update(module.__dict__, **changed)
+    forward = module.__dict__.get("forward")
+    if isinstance(forward, partial) and forward.args[:1] == (module,):
+        # One that training has put on the object, such as batch norm over ranks.
+        twin.__dict__["forward"] = partial(forward.func, twin, *forward.args[1:])
     return twin
 
 

@@ -16,7 +16,7 @@ def test_the_default_is_what_training_printed(trained: Path) -> None:
     outcome = invoke("evaluate", trained / "run", "--json")
     assert outcome.code == 0, outcome
     kept = json.loads((trained / "run" / "evaluation.json").read_text())
-    for about in ("facts", "validation", "data_sha256", "split_sha256"):
+    for about in ("facts", "validation", "data_sha256", "split_sha256", "files", "sha256"):
         kept.pop(about)
     assert json.loads(outcome.out) == kept
 

@@ -255,7 +255,7 @@ BAD_FILES = {
     "seed = 1": "my.toml: 'seed' stands outside of a table; put it below [train].",
     "[train]\nseed = 'a'": "my.toml [train]: seed must be a whole number of at least 0",
     "[train]\nloss = 'hinge'": "my.toml [train]: loss must be one of",
-    "[train]\npreset = 'mine'": "preset must be one of default, paper",
+    "[train]\npreset = 'mine'": "preset must be one of default, fast, paper",
     "[data]\nvalid = 'a'": "my.toml [data]: valid must be a finite number of at least 0",
     "[data]\nx = 3": "my.toml [data]: x must be text, got x=3.",
     "[data]\ncaptions = 'both'": "my.toml [data]: captions must be",

@@ -34,7 +34,7 @@ def test_plain_data_round_trip(preset: str, method: str) -> None:
         ({"hidden_y": (3.5,)}, "hidden_y must be a list"),
         ({"dropout_x": 1.0}, "dropout_x must be a finite number of at least 0 and below 1"),
         ({"momentum": 0.0}, "momentum must be a finite number greater than 0 and of at most 1"),
-        ({"dim": 0}, "dim must be a whole number of at least 1 or None"),
+        ({"dim": 0}, "dim must be a whole number of at least 1 and of at most 16000 or None"),
         ({"train_on_all": 1}, "train_on_all must be one of True, False"),
         ({"given": ["epochs"]}, "given takes dropout_x, .*; got 'epochs'"),
         ({"refinements": 2}, "refinements = 0, got 2"),

@@ -15,7 +15,7 @@ from ccal.errors import InputError
 from ccal.evaluation import class_average_precision
 from ccal.evaluation.hubs import mean_of_neighbours
 from ccal.features import TfidfVectoriser
-from ccal.files import save_part
+from ccal.files import read_document, save_part, write_document
 from ccal.training import (
     PairFeatures,
     Settings,
@@ -251,16 +251,15 @@ def test_folders_without_a_whole_zero_shot_model_are_refused(tmp_path: Path) -> 
     with pytest.raises(InputError, match=r"damaged: weights-\w+.safetensors is missing"):
         load_zero_shot(tmp_path / "birds")
     config = tmp_path / "birds" / "zero-shot.json"
-    facts = json.loads(config.read_text())
-    config.write_text(json.dumps({**facts, "format": 9}))
+    write_document(config, {**read_document(config), "format": 9})
     with pytest.raises(InputError, match="has format 9"):
         load_zero_shot(tmp_path / "birds")
     train_zero_shot(training, valid, ZeroShotOptions(**{**vars(SMALL), "neighbours": (4,)})).save(
         tmp_path / "birds"
     )
-    facts = json.loads(config.read_text())
+    facts = read_document(config)
     facts["model"]["neighbours"]["count"] = 0
-    config.write_text(json.dumps(facts))
+    write_document(config, facts)
     with pytest.raises(InputError, match="neighbours must be a whole number of at least 1"):
         load_zero_shot(tmp_path / "birds")
 

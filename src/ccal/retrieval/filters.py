@@ -127,6 +127,11 @@ def milvus_condition(condition: Condition) -> str:
         if value is None:
             plain = f'{path} >= "" or {path} >= 0 or {path} < 0 or {path} == true'
             tests.append(f"not ({plain} or {path} == false)")
+            # Milvus takes a key of digits for a position in a list, where there is no such key.
+            for place, key in enumerate(condition.path):
+                if key.isdigit() and place:
+                    above = "".join(f"[{json.dumps(k)}]" for k in condition.path[:place])
+                    tests.append(f"exists metadata{above}[0]")
         elif condition.operator == "=":
             tests.append(f"{path} == {literal} or json_contains({path}, {literal})")
             if isinstance(value, int | float) and value == int(value) and abs(value) < 2**53:

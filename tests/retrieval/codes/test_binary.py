@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -11,6 +10,7 @@ import torch
 
 from ccal.codes import BinaryCodes, HeadTraining, hamming_distances
 from ccal.errors import InputError
+from ccal.files import read_document, write_document
 from ccal.retrieval import OtherModelError
 from ccal.retrieval.codes.binary import Kind
 from tests.retrieval.codes.data import embedded_pairs, small_model
@@ -88,17 +88,17 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no set of binary codes"):
         BinaryCodes.load(tmp_path)
     fitted().save(tmp_path)
-    config = json.loads((tmp_path / "codes.json").read_text())
+    config = read_document(tmp_path / "codes.json")
     for change, message in (
         ({"format": 9}, "format"),
         ({"bits": 16}, "16 bits"),
         ({"heads": "none"}, "damaged"),
         ({"kind": "guess"}, "kind"),
     ):
-        (tmp_path / "codes.json").write_text(json.dumps({**config, **change}))
+        write_document(tmp_path / "codes.json", {**config, **change})
         with pytest.raises(InputError, match=message):
             BinaryCodes.load(tmp_path)
-    (tmp_path / "codes.json").write_text(json.dumps(config))
+    write_document(tmp_path / "codes.json", config)
     heads = tmp_path / config["heads"]
     content = heads.read_bytes()
     for damage in (b"nothing", content[:-1] + bytes([content[-1] ^ 1])):
