@@ -81,7 +81,7 @@ def on_a_terminal(*arguments: object, cwd: Path) -> str:
 
 
 def test_a_terminal_sees_the_plan_and_one_progress(files: Path) -> None:
-    options = ["--epochs", 30, "--batch-size", 50, "--no-report"]
+    options = ["--epochs", 30, "--batch-size", 50, "--no-report", "--text", "tfidf"]
     shown = on_a_terminal("train", *TABLE, *options, "-o", "run", cwd=files)
     plan, rest = shown.split("Results")
     assert "caption: TF-IDF of words" in plan

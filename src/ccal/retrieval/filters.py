@@ -119,8 +119,8 @@ def milvus_condition(condition: Condition) -> str:
     Milvus cannot ask for null, nor for an entry of a list by its size: null passes with lists and
     objects, and behind a range every list does. `meets` decides.
     """
-    keys = (json.dumps(key, ensure_ascii=False) for key in condition.path)
-    path = "metadata" + "".join(f"[{key}]" for key in keys)
+    keys = [f"[{json.dumps(key, ensure_ascii=False)}]" for key in condition.path]
+    path = "metadata" + "".join(keys)
     tests = []
     for value in condition.values:
         literal = json.dumps(value, ensure_ascii=False)
@@ -130,8 +130,7 @@ def milvus_condition(condition: Condition) -> str:
             # Milvus takes a key of digits for a position in a list, where there is no such key.
             for place, key in enumerate(condition.path):
                 if key.isdigit() and place:
-                    above = "".join(f"[{json.dumps(k)}]" for k in condition.path[:place])
-                    tests.append(f"exists metadata{above}[0]")
+                    tests.append(f"(exists metadata{''.join(keys[:place])}[0])")
         elif condition.operator == "=":
             tests.append(f"{path} == {literal} or json_contains({path}, {literal})")
             if isinstance(value, int | float) and value == int(value) and abs(value) < 2**53:
