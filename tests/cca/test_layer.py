@@ -290,6 +290,7 @@ def test_compiled_evaluation_is_checked() -> None:
 
 
 @needs_cpp
+@pytest.mark.slow
 def test_torch_compile_with_inductor(views: tuple[Tensor, Tensor]) -> None:
     model = nn.Sequential(nn.Linear(6, 6))
     layer = CCALayer(6)

@@ -36,6 +36,7 @@ def collections(location: str) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_recall(location: str, model: DualEncoder) -> None:
     options: dict[str, Any] = {"modality": "image", "approximate_from": 4000}
     with Index.build(f"{location}?shards=2", model, rows(0), **options) as index:
