@@ -18,6 +18,7 @@ PAGES = {
     "cub-best-dcca": "zero-shot.md",
     "cub-best-learned": "zero-shot.md",
     "flickr8k": "flickr8k.md",
+    "nottingham": "nottingham.md",
     "nottingham-10pct": "nottingham.md",
     "nottingham-10pct-same-start": "nottingham.md",
     "nottingham-27000-pairs": "nottingham.md",
