@@ -41,6 +41,21 @@ def test_every_onset_has_a_head_from_left_to_right() -> None:
 
 
 @needs_music
+def test_printed_looks_differ_and_their_heads_are_hit() -> None:
+    score = parse_abc(tunes()[0].abc)
+    pages = [engrave(score, look=seed) for seed in (1, 2)]
+    assert not np.array_equal(pages[0].pixels[:, :200], pages[1].pixels[:, :200])
+    assert np.array_equal(pages[0].pixels, engrave(score, look=1).pixels)
+    for page in (engrave(score), *pages):
+        assert len(page.left) == len(score.attacks())
+        assert (np.diff(page.left) > 3).all()
+        inside = page.heads[(page.heads[:, 1] > 1) & (page.heads[:, 1] < 38)].astype(int)
+        # Half of a white head is paper, and even there a line or its edge is near.
+        around = [page.pixels[y - 1 : y + 2, x - 1 : x + 2].min() for x, y in inside]
+        assert max(around) < 200
+
+
+@needs_music
 def test_tunes_do_not_depend_on_those_before_nor_on_the_thread() -> None:
     plain = parse_abc("X:1\nL:1/4\nK:C\nFGAB|]")
     first = engrave(plain)

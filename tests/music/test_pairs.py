@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from ccal.music import (
     SheetAudioPairs,
     SheetAudioStore,
     ThinnedPairs,
+    Wear,
     build_store,
 )
 from ccal.training.batches import Features
@@ -21,7 +23,8 @@ from tests.music.tunes import needs_music, tunes
 
 pytestmark = needs_music
 
-NOTHING = Augmentation(tempo=0, frames=0, loudness=0, colour=0, noise=0, scale=0, rows=0)
+NO_WEAR = Wear(scale=0, stretch=0, rows=0, tilt=0, bend=0, blur=0, ink=0, noise=0, shade=0)
+NOTHING = Augmentation(tempo=0, frames=0, loudness=0, colour=0, noise=0, sheet=NO_WEAR)
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +119,7 @@ def test_augmentation_keeps_shapes_and_repeats_by_the_seed(store: SheetAudioStor
 def test_another_tempo_keeps_the_note_where_it_is(store: SheetAudioStore, centred: bool) -> None:
     """Frame by frame, a faster snippet is the plain one looked at closer to its anchor."""
     pairs = SheetAudioPairs(store, centred=centred)
-    how = Augmentation(tempo=0.2, frames=0, loudness=0, colour=0, noise=0, scale=0, rows=0)
+    how = Augmentation(tempo=0.2, frames=0, loudness=0, colour=0, noise=0, sheet=NO_WEAR)
     anchor = 50 if centred else 99
     rows = np.arange(len(pairs))
     plain = pairs.batch(rows)[1]
@@ -129,7 +132,7 @@ def test_another_tempo_keeps_the_note_where_it_is(store: SheetAudioStore, centre
 
 def test_louder_is_a_factor_before_the_logarithm(store: SheetAudioStore) -> None:
     pairs = SheetAudioPairs(store)
-    how = Augmentation(tempo=0, frames=0, loudness=6, colour=0, noise=0, scale=0, rows=0)
+    how = Augmentation(tempo=0, frames=0, loudness=6, colour=0, noise=0, sheet=NO_WEAR)
     rows = np.arange(len(pairs))
     plain, changed = (p.batch(rows)[1] for p in (pairs, AugmentedPairs(pairs, how)))
     loud = plain > 0.5
@@ -139,10 +142,26 @@ def test_louder_is_a_factor_before_the_logarithm(store: SheetAudioStore) -> None
         assert 10 ** (-6 / 20) - 0.01 <= factors.mean() <= 10 ** (6 / 20) + 0.01
 
 
-@pytest.mark.parametrize("changes", [{"tempo": 0.5}, {"noise": -1}, {"rows": float("nan")}])
-def test_impossible_augmentation_is_refused(changes: dict[str, float]) -> None:
+@pytest.mark.parametrize("changes", [{"tempo": 0.5}, {"noise": -1}, {"frames": float("nan")}])
+def test_impossible_augmentation_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="must be"):
         Augmentation(**changes)
+
+
+@pytest.mark.parametrize("changes", [{"scale": 0.5}, {"stretch": 0.7}, {"blur": float("nan")}])
+def test_impossible_wear_is_refused(changes: dict[str, float]) -> None:
+    with pytest.raises(InputError, match="must be"):
+        Wear(**changes)
+
+
+def test_a_worn_staff_keeps_the_column_of_its_note() -> None:
+    sheet = torch.zeros(64, 1, 40, 180)
+    sheet[..., 18:22, 89:91] = 1
+    torch.manual_seed(0)
+    worn = Wear(noise=0, shade=0)(sheet, 100, 50.0)
+    middle = (worn.sum(2) * (torch.arange(100) + 0.5)).sum(2) / worn.sum((2, 3))
+    assert worn.shape == (64, 1, 40, 100)
+    torch.testing.assert_close(middle, torch.full_like(middle, 50), rtol=0, atol=0.1)
 
 
 def test_joined_pairs_are_those_of_their_parts(store: SheetAudioStore) -> None:

@@ -10,6 +10,7 @@ audio                    sound as a spectrogram
 rendering                both modalities of one tune
 building, store          many tunes in memory-mapped arrays, rendered in parallel, resumable
 pairs, augmentation      the paper's pairs; joined, thinned, varied
+looks, wear              how engravers differ, and what paper and cameras do to a staff line
 pictures                 staff lines and pairs to look at
 library, default         TuneLibrary, and the library that comes with the package
 queries                  recordings and pictures of staves, as people have them

@@ -27,3 +27,4 @@ from ccal.music.tunes import collection as collection
 from ccal.music.tunes import melody_groups as melody_groups
 from ccal.music.tunes import read_tunes as read_tunes
 from ccal.music.tunes import split_tunes_by_melody as split_tunes_by_melody
+from ccal.music.wear import Wear as Wear

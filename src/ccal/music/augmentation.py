@@ -1,17 +1,16 @@
-"""Augmented pairs: other tempo, loudness and colour of the sound, other size of the staff."""
+"""Augmented pairs: other tempo, loudness and colour of the sound, a worn staff."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
-from torch.nn import functional
 
 from ccal.bounds import Number, check
 from ccal.music.audio import BINS
-from ccal.music.engraving import ROWS
 from ccal.music.pairs import COLUMNS, FRAMES, SheetAudioPairs
+from ccal.music.wear import Wear
 
 # The response of a room or another instrument is a sum of slow waves over the frequencies.
 _WAVES = 4
@@ -27,8 +26,7 @@ class Augmentation:
         loudness: decibels by which the sound is louder or softer.
         colour: about the decibels by which single frequencies are, neighbours alike.
         noise: level of white noise, as a share of the sound's mean level.
-        scale: share by which the staff is larger or smaller, below 0.5.
-        rows: pixels by which the staff is higher or lower.
+        sheet: how the staff may be changed.
     """
 
     tempo: float = 0.1
@@ -36,13 +34,13 @@ class Augmentation:
     loudness: float = 10.0
     colour: float = 6.0
     noise: float = 0.3
-    scale: float = 0.05
-    rows: float = 4.0
+    sheet: Wear = field(default_factory=Wear)
 
     def __post_init__(self) -> None:
         for name, value in self.__dict__.items():
-            below = 0.5 if name in ("tempo", "scale") else float("inf")
-            check(name, value, Number(at_least=0, below=below))
+            if name != "sheet":
+                below = 0.5 if name == "tempo" else float("inf")
+                check(name, value, Number(at_least=0, below=below))
 
 
 class AugmentedPairs:
@@ -63,21 +61,20 @@ class AugmentedPairs:
     def batch(self, rows: ArrayLike) -> tuple[Tensor, Tensor]:
         """Sheets (n, 1, 40, 100) and audio (n, 1, 136, 100) of the pairs numbered `rows` (n,)."""
         index = np.asarray(rows, dtype=np.int64)
-        sheet = self._sheet(self.pairs.sheet(index))
+        sheet = self._worn(index)
         audio = self._coloured(self._stretched(index))
         return sheet, audio.mT.contiguous().unsqueeze(1)
 
-    def _sheet(self, sheet: Tensor) -> Tensor:
-        """Larger or smaller around the middle, and higher or lower (n, 1, 40, 100)."""
-        n = len(sheet)
-        change = torch.zeros(n, 2, 3)
-        change[:, 0, 0] = change[:, 1, 1] = 1 / (1 + _within(self.how.scale, n))
-        # The note, in the middle or at the right end, keeps its column.
-        if not self.pairs.centred:
-            change[:, 0, 2] = 1 - change[:, 0, 0]
-        change[:, 1, 2] = _within(self.how.rows, n) * 2 / ROWS
-        grid = functional.affine_grid(change, [n, 1, ROWS, COLUMNS], align_corners=False)
-        return functional.grid_sample(sheet, grid, align_corners=False)
+    def _worn(self, index: NDArray[np.int64]) -> Tensor:
+        """Staff lines (n, 1, 40, 100), worn; the note keeps its column."""
+        store, margin = self.pairs.store, int(np.ceil(COLUMNS * self.how.sheet.margin)) + 1
+        starts = self.pairs.column[index] - margin
+        ends = np.array([tune.sheet for tune in store.tunes])[self.pairs.tune[index]]
+        # Beyond its own tune a snippet repeats the first or last column, paper.
+        inside = starts[:, None] + np.arange(COLUMNS + 2 * margin)
+        pieces = store.sheet[inside.clip(ends[:, :1], ends[:, 1:] - 1)]
+        ink = torch.from_numpy(pieces).mT.unsqueeze(1).float().mul_(-1 / 255).add_(1)
+        return self.how.sheet(ink, COLUMNS, COLUMNS / 2 if self.pairs.centred else float(COLUMNS))
 
     def _stretched(self, index: NDArray[np.int64]) -> Tensor:
         """Spectrograms (n, 100, 136) at another tempo."""

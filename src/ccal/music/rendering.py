@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ccal.bounds import Number, Whole, check_all
+from ccal.bounds import Number, Options, Rule, Whole, check_all
 from ccal.errors import CcalError, InputError
 from ccal.files import write_atomically
 from ccal.music.abc import parse_abc
@@ -39,10 +39,11 @@ ONSET = np.dtype(
 )
 # Part of every hash: raise it whenever drawing or playing changes its output.
 _VERSION = 1
-_BOUNDS = {
+_BOUNDS: dict[str, Rule | tuple[Rule, ...]] = {
     "space": Number(at_least=1, at_most=10),
     "tempo": Number(at_least=20, at_most=400),
     "program": Whole(at_least=0, at_most=127),
+    "look": Options("plain", "printed"),
     "timeout": Number(above=0),
 }
 
@@ -56,6 +57,8 @@ class MusicSettings:
         tempo: quarter notes a minute, 20 to 400.
         program: instrument of General MIDI, 0 to 127; 0 is a grand piano.
         sound_font: path of an .sf2 file, or None for the one that comes with the extra `music`.
+        look: "plain" for one unbroken line as libraries have it, "printed" for lines of a page with
+            a look of each tune's own (fonts, widths, spacing, other signs), to train on.
         timeout: seconds after which the engraver of one tune is given up.
     """
 
@@ -63,6 +66,7 @@ class MusicSettings:
     tempo: float = 120.0
     program: int = 0
     sound_font: str | None = None
+    look: str = "plain"
     timeout: float = 60.0
 
     def __post_init__(self) -> None:
@@ -72,6 +76,9 @@ class MusicSettings:
         """A hash of everything that a rendering depends on besides the tune."""
         parts = asdict(self) | {"sound_font": sound_font_digest(self.sound_font), "form": _VERSION}
         del parts["timeout"]
+        if self.look == "plain":
+            # So that stores of earlier versions stay valid.
+            del parts["look"]
         try:
             parts |= {name: version(name) for name in ("verovio", "resvg_py")}
         except PackageNotFoundError as error:
@@ -113,7 +120,10 @@ def render_tune(abc: str, settings: MusicSettings | None = None) -> RenderedTune
     """
     how = settings or MusicSettings()
     score = parse_abc(abc)
-    staff = engrave(score, space=how.space, timeout=how.timeout)
+    look = None
+    if how.look == "printed":
+        look = int(hashlib.sha256(abc.encode()).hexdigest()[:8], 16)
+    staff = engrave(score, space=how.space, timeout=how.timeout, look=look)
     sound = synthesise(score, sound_font=how.sound_font, program=how.program, tempo=how.tempo)
     audio = spectrogram(sound, RENDER_RATE).numpy().astype(np.float16)
     highest: dict[int, int] = {}
