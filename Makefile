@@ -40,8 +40,10 @@ lint: $(STAMP)
 test: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'not slow'
 
+# The documentation as a site, and the commands of the tutorials.
 docs: $(STAMP)
 	$(BIN)/mkdocs build --quiet --strict
+	$(BIN)/python -m pytest --quiet tests/cli/test_tutorials.py
 
 # Packages that adapters are for are installed after the other tests, which must do without them.
 adapters: $(STAMP)

@@ -13,6 +13,8 @@ import time
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import ROOT, environment
 
 TUTORIALS = [ROOT / "docs" / "tutorials" / f"{name}.md" for name in ("photos", "arrays")]
@@ -23,6 +25,7 @@ def blocks() -> list[str]:
     return re.findall(r"^```sh\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.slow  # `make docs` runs it
 def test_the_tutorials_work(tmp_path: Path) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()
