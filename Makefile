@@ -10,11 +10,12 @@ WORKERS ?= 2
 # bf16 kernels kill the process on machines that advertise AMX wrongly.
 export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 
-.PHONY: help demo test test-all lint docs adapters package bench clean
+.PHONY: help demo test test-all test-faults lint docs adapters package bench clean
 help:
 	@echo "make demo      set up, then let sheet music and sound of folk tunes find each other"
 	@echo "make test      set up, then lint, type-check and test"
 	@echo "make test-all  the same with the slow tests"
+	@echo "make test-faults  break files, processes and connections, for some minutes"
 	@echo "make docs      the documentation as a site, in build/site"
 	@echo "make adapters  install LangChain, onnxruntime and other packages, and test what is for them"
 	@echo "make package   build wheel and source distribution, and run the demo from the wheel"
@@ -38,7 +39,11 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'not slow'
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'not slow and not faults'
+
+# Kills, failing disks, damaged files; other seeds with FAULT_SEED=n.
+test-faults: $(STAMP)
+	$(BIN)/python -m pytest tests -n $(WORKERS) --dist loadfile -m faults
 
 # The documentation as a site, and the commands of the tutorials.
 docs: $(STAMP)

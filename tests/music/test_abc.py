@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from fractions import Fraction
 
 import pytest
@@ -98,3 +99,37 @@ def test_the_length_without_a_field_follows_from_the_metre() -> None:
 def test_unreadable_abc_is_refused_with_the_reason(abc: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         parse_abc(abc)
+
+
+HEAD = "X:1\nM:4/4\nL:1/8\nK:C\n"
+
+
+@pytest.mark.parametrize(
+    ("abc", "message"),
+    [
+        (f"{HEAD}C999999999999|]", "more than 8 digits"),
+        (f"{HEAD}C{'9' * 5000}|]", "more than 8 digits"),
+        (f"{HEAD}C99999999|]", "whole notes"),
+        (f"{HEAD}C/99999999|]", "whole notes"),
+        (f"{HEAD}C{'/' * 90_000}D|]", "more than 8 digits or signs"),
+        (f"{HEAD}C{'>' * 90_000}D|]", "more than 8 digits or signs"),
+        (f"{HEAD}c{chr(39) * 90_000}|]", "more than 8 digits or signs"),
+        (f"{HEAD}(3:2:999999999 CDE|]", "more than 8 digits"),
+        (f"{HEAD}(3:2000:3 CDE|]", "numbers go to 99"),
+        (f"{HEAD}{'C8|' * 30_000}", "longer than"),
+        (f"{HEAD}{'C' * 90_000}", "more than 10,000 notes"),
+        (f"{HEAD}{'|:' * 40_000}C{':|' * 40_000}", "characters of music"),
+        (f"{HEAD}{'C' * 1_000_000}", "characters of music"),
+        ("X:1\nM:999999999/4\nK:C\nC|]", "not one such as 6/8"),
+        ("X:1\nL:1/999999999\nK:C\nC|]", "not one such as 1/8"),
+        (f"{HEAD}c|]\n%%accompaniment 1e999999999 1 43", "not as expected"),
+        (f"{HEAD}c|]\n%%accompaniment 1 999999 43", "not as expected"),
+        *((f"{HEAD}{sign * 90_000}", "") for sign in ("+y", "{", "[", '"', "!", ":", "(", "[K:")),
+        (f"{HEAD}+{'y' * 90_000}", "no notes"),
+    ],
+)
+def test_absurd_notation_is_refused_at_once(abc: str, message: str) -> None:
+    begun = time.process_time()
+    with pytest.raises(InputError, match=message):
+        parse_abc(abc)
+    assert time.process_time() - begun < 1

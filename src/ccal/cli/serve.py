@@ -93,6 +93,9 @@ def command(
         float, _limit(metavar="SECONDS", help="Length of the sound in an uploaded file.")
     ] = 120.0,
     max_megapixels: Annotated[float, _limit(help="Pixels of an uploaded picture.")] = 50.0,
+    max_memory: Annotated[
+        float, _limit(metavar="MB", help="Memory of uploaded files, decoded, of all requests.")
+    ] = 1000.0,
     max_k: Annotated[int, _limit(help="Results of one search.")] = 100,
     max_batch: Annotated[int, _limit(help="Queries of one request.")] = 128,
     timeout: Annotated[
@@ -120,7 +123,11 @@ def command(
     from ccal.serve.collection import PendingCollection
     from ccal.serve.guard import is_loopback
 
-    sizes = {"--max-upload": max_upload, "--max-megapixels": max_megapixels}
+    sizes = {
+        "--max-upload": max_upload,
+        "--max-megapixels": max_megapixels,
+        "--max-memory": max_memory,
+    }
     check_all(dict.fromkeys(sizes, Number(above=0, at_most=1e6)), sizes)
     limits = Limits(
         upload_bytes=round(max_upload * 1e6),
@@ -129,6 +136,7 @@ def command(
         k=max_k,
         queries=max_batch,
         timeout=timeout,
+        memory=round(max_memory * 1e6),
     )
     if token == "new":
         token = secrets.token_urlsafe(24)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from io import BytesIO
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -16,6 +17,9 @@ from ccal.optional import require
 
 if TYPE_CHECKING:
     from PIL import Image
+
+
+_BAND = 64
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
@@ -32,26 +36,43 @@ def to_rgb(image: Image.Image) -> Image.Image:
     if image.mode == "F":
         raise InputError("pixels are floating-point, of unknown range; save it with 8 or 16 bits.")
     if image.mode.startswith("I"):
-        return _eight_bits(image).convert("RGB")
+        return _converted(image, _eight_bits(image))
     if not image.has_transparency_data:
         return image.convert("RGB")
+    return _converted(image, _over_white)
+
+
+def _converted(image: Image.Image, convert: Callable[[Image.Image], Image.Image]) -> Image.Image:
+    """The image in RGB, a band at a time: intermediate results would take 20 bytes a pixel."""
+    module = require("PIL.Image", extra="images", purpose="Reading images")
+    made: Image.Image = module.new("RGB", image.size)
+    for top in range(0, image.height, _BAND):
+        box = (0, top, image.width, min(top + _BAND, image.height))
+        made.paste(convert(image.crop(box)), box)
+    return made
+
+
+def _over_white(image: Image.Image) -> Image.Image:
     module = require("PIL.Image", extra="images", purpose="Reading images")
     rgba = image.convert("RGBA")
-    white = module.new("RGBA", rgba.size, "white")
-    over: Image.Image = module.alpha_composite(white, rgba).convert("RGB")
+    over: Image.Image = module.alpha_composite(module.new("RGBA", rgba.size, "white"), rgba)
     return over
 
 
-def _eight_bits(image: Image.Image) -> Image.Image:
-    """Grey of 8 bits from grey of 16, which Pillow would cut off at 255 instead of scaling."""
-    values = np.asarray(image)
-    low, high = int(values.min()), int(values.max())
+def _eight_bits(whole: Image.Image) -> Callable[[Image.Image], Image.Image]:
+    """Makes grey of 8 bits from grey of 16, which Pillow would cut off at 255, not scale."""
+    module = require("PIL.Image", extra="images", purpose="Reading images")
+    extremes: Any = whole.getextrema()
+    low, high = extremes
     if low < 0 or high > 65535:
         raise InputError(f"grey values go from {low} to {high}; save it with 8 or 16 bits.")
     # Mode I is wider than either and also holds plain 8 bits.
-    scale = 1 if image.mode == "I" and high <= 255 else 257
-    module = require("PIL.Image", extra="images", purpose="Reading images")
-    grey: Image.Image = module.fromarray(np.round(values / scale).astype(np.uint8))
+    scale = 1 if whole.mode == "I" and high <= 255 else 257
+
+    def grey(image: Image.Image) -> Image.Image:
+        made: Image.Image = module.fromarray(np.round(np.asarray(image) / scale).astype(np.uint8))
+        return made
+
     return grey
 
 

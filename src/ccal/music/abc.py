@@ -26,10 +26,10 @@ _LENGTH = r"\d*(?:/+\d*)*"
 # Sign, letter, octave, length and tie.
 _PITCH = rf"(\^\^|\^|__|_|=|)([A-Ga-g])([,']*)({_LENGTH})(-?)"
 _TOKEN = re.compile(
-    rf"""(?P<field>\[[A-Za-z]:[^\]]*\])
+    rf"""(?P<field>\[[A-Za-z]:[^\]]{{0,200}}\])
     | (?P<ending>(?:(?<=\|)|\[)\s*\d[\d,.-]*)
-    | (?P<bar>\[?[|:]*\|[|:\]]*|::)
-    | (?P<chord>\[[^\]|]*\]{_LENGTH}-?)
+    | (?P<bar>\[?[|:]{{0,20}}\|[|:\]]*|::)
+    | (?P<chord>\[[^\]|]{{0,200}}\]{_LENGTH}-?)
     | (?P<tuplet>\(\d(?::\d*){{0,2}})
     | (?P<note>{_PITCH})
     | (?P<rest>[zx]{_LENGTH})
@@ -48,6 +48,11 @@ _BAD_LINE = (
 # A tuplet of so many notes takes the time of so many where it does not say so, in simple metres.
 _TIME_OF = {2: 3, 3: 2, 4: 3, 6: 2, 8: 3}
 _COMPOUND = ("6/8", "9/8", "12/8")
+# Limits of what a person could have meant, so that a slip is no work of hours: characters of music,
+# notes, whole notes in all and in one note, signs of one note for its length or octave.
+_CHARACTERS, _NOTES, _WHOLES, _LONGEST, _SIGNS = 100_000, 10_000, 1000, 32, 8
+_SHORTEST, _TUPLET = Fraction(1, 4096), 99
+_TIME = re.compile(r"\d{1,6}(\.\d{1,9})?(/\d{1,9})?")
 
 
 @dataclass(frozen=True)
@@ -139,11 +144,17 @@ def parse_abc(abc: str) -> Score:
     [74, 78, 79, 81, 73, 74, 76, 78]
     """
     header, body = _parts(abc)
+    if len(body) > _CHARACTERS:
+        raise InputError(
+            f"it has {len(body):,} characters of music; a tune has {_CHARACTERS:,} at most."
+        )
     reader = _Reader(header)
     # In this order, as quoted text may hold a brace or an exclamation mark. Plus signs enclose the
     # name of a decoration, or in old files a chord, which has the letters of notes only.
-    for pattern in (r'"[^"]*"', r"![^!|]*!", r"\+[a-z]*[h-y][a-z]*\+", r"\{[^}]*\}"):
-        body = re.sub(pattern, "", body)
+    for pattern in (r'"[^"]*"', r"![^!|]*!", r"\+[a-gz]*[h-y][a-z]*\+", r"\{[^}]*\}"):
+        # Behind the last end nothing ends, and each beginning would be looked for one.
+        last = body.rfind(pattern[-1]) + 1
+        body = re.sub(pattern, "", body[:last]) + body[last:]
     for found in _TOKEN.finditer(body):
         reader.take(str(found.lastgroup), found[0])
     bars = [bar for bar in reader.bars if bar.notes]
@@ -159,11 +170,18 @@ def _accompaniment(abc: str) -> list[Sounding]:
     for line in re.findall(rf"^{ACCOMPANIMENT}(.*)", abc, flags=re.M):
         try:
             start, length, *keys = line.split()
+            if not _TIME.fullmatch(start) or not _TIME.fullmatch(length):
+                raise ValueError(line)
             at = Fraction(start), Fraction(length)
             sounds = [Sounding(*at, int(key)) for key in keys]
         except (ValueError, ZeroDivisionError) as error:
             raise InputError(_BAD_LINE.format(line)) from error
-        if at[0] < 0 or at[1] <= 0 or not all(0 <= sound.midi <= 127 for sound in sounds):
+        if (
+            at[0] < 0
+            or at[1] <= 0
+            or sum(at) > 4 * _WHOLES
+            or not all(0 <= sound.midi <= 127 for sound in sounds)
+        ):
             raise InputError(_BAD_LINE.format(line))
         found += sounds
     return found
@@ -205,9 +223,12 @@ class _Reader:
         self.in_tuplet = 0
         self.broken = Fraction(1)
         self.joined = False
+        self.count, self.wholes = 0, Fraction(0)
 
     def take(self, kind: str, text: str) -> None:
         """Read one token."""
+        if kind in ("note", "chord", "rest", "broken", "tuplet"):
+            _check_signs(text)
         if kind == "bar":
             self._close(open_=False)
         elif kind == "space":
@@ -249,6 +270,17 @@ class _Reader:
         self.tied = {(p.step, p.octave): p.alter for p in pitches if p.tied}
         tuplet = self.tuplet if self.in_tuplet > 0 else None
         note = Note(tuple(pitches), length * self.unit * self.broken, tuplet, self.joined)
+        self.count += 1
+        self.wholes += note.length
+        if self.count > _NOTES or self.wholes > _WHOLES:
+            raise InputError(
+                f"it has more than {_NOTES:,} notes, or is longer than {_WHOLES:,} whole notes."
+            )
+        if not _SHORTEST <= note.length <= _LONGEST:
+            raise InputError(
+                f"it has a note of {float(note.length):.3g} whole notes; {_SHORTEST} to {_LONGEST} "
+                "can be written."
+            )
         self.bars[-1].notes.append(note)
         self.broken, self.joined = Fraction(1), True
         self.in_tuplet -= 1
@@ -258,6 +290,8 @@ class _Reader:
         count, time_of, over = (*numbers, None, None)[:3]
         if not count:
             raise InputError(f"it has a tuplet of no notes, {text!r}.")
+        if max(filter(None, numbers)) > _TUPLET:
+            raise InputError(f"it has a tuplet {text!r}; its numbers go to {_TUPLET}.")
         usual = _TIME_OF.get(count, 3 if self.metre in _COMPOUND else 2)
         number = self.tuplet.number + 1 if self.tuplet else 0
         self.tuplet = Tuplet(number, count, time_of or usual)
@@ -292,6 +326,13 @@ class _Reader:
             self.bars.append(Bar())
 
 
+def _check_signs(text: str) -> None:
+    if re.search(rf"\d{{{_SIGNS + 1}}}|(?:/\d*){{{_SIGNS + 1}}}|([,'<>])\1{{{_SIGNS}}}", text):
+        raise InputError(
+            f"it has {text[:20]!r}: more than {_SIGNS} digits or signs for a length or an octave."
+        )
+
+
 def _unit(text: str) -> Fraction:
     found = re.match(r"\s*1\s*/\s*(1|2|4|8|16|32|64)\b", text)
     if found is None:
@@ -303,7 +344,7 @@ def _metre(text: str) -> str | None:
     metre = text.replace(" ", "")
     if metre.lower() in ("", "none"):
         return None
-    if not re.fullmatch(r"C\|?|[1-9]\d*/(1|2|4|8|16|32)", metre):
+    if not re.fullmatch(r"C\|?|[1-9]\d?/(1|2|4|8|16|32)", metre):
         raise InputError(f"the metre {text!r} is not one such as 6/8.")
     return metre
 

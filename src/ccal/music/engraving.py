@@ -27,6 +27,7 @@ from ccal.music.looks import decorated, random_options, with_letters
 from ccal.music.mei import to_mei
 from ccal.music.score import Score
 from ccal.optional import require
+from ccal.processes import end_with_parent
 
 Result = TypeVar("Result")
 
@@ -243,7 +244,7 @@ def in_child(function: Callable[..., Result], *arguments: Any, timeout: float) -
         raise CcalError("Engraving needs a system with fork, such as Linux or macOS.")
     context = multiprocessing.get_context("fork")
     receiving, sending = context.Pipe(duplex=False)
-    child = context.Process(target=_send_result, args=(sending, function, arguments))
+    child = context.Process(target=_send_result, args=(sending, function, arguments, os.getpid()))
     child.start()
     sending.close()
     try:
@@ -265,9 +266,13 @@ def in_child(function: Callable[..., Result], *arguments: Any, timeout: float) -
 
 
 def _send_result(
-    sending: Connection[Any, Any], function: Callable[..., Any], arguments: tuple[Any, ...]
+    sending: Connection[Any, Any],
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    parent: int,
 ) -> None:
     """The child: it computes the result, or the error, without printing anything."""
+    end_with_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     faulthandler.disable()
     nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -31,6 +31,7 @@ from ccal.music.audio import FRAME_RATE, spectrogram
 from ccal.music.engraving import engrave
 from ccal.music.sound import RENDER_RATE, onset_seconds, sound_font_digest, synthesise
 from ccal.optional import install_command
+from ccal.processes import end_with_parent
 
 # One onset: columns of the head's left edge and centre in the staff line, frame of the spectrogram,
 # highest new pitch (MIDI), start in 1/960 quarter notes.
@@ -141,7 +142,7 @@ _START = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
 from ccal.music.rendering import serve
-serve(json.loads(sys.argv[2]))
+serve(json.loads(sys.argv[2]), int(sys.argv[3]))
 """
 
 
@@ -164,7 +165,14 @@ class Worker:
         if self._process is None:
             # In a session of its own, so that Ctrl-C reaches only the parent.
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _START, json.dumps(sys.path), self._settings],
+                [
+                    sys.executable,
+                    "-c",
+                    _START,
+                    json.dumps(sys.path),
+                    self._settings,
+                    str(os.getpid()),
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
@@ -219,8 +227,9 @@ class Worker:
             process.communicate()
 
 
-def serve(settings: dict[str, Any]) -> None:
+def serve(settings: dict[str, Any], parent: int) -> None:
     """The loop of a worker process: one job per line, until there are no more."""
+    end_with_parent(parent)
     # One tune is too small to share, and threads do not survive the fork of the engraver.
     torch.set_num_threads(1)
     # Lines that libraries print must not be taken for answers.

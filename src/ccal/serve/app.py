@@ -1,9 +1,11 @@
 """The application of a collection, and the server that runs it."""
 
+import asyncio
 import errno
 import logging
 import os
 import socket
+import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -28,8 +30,11 @@ _DESCRIPTION = """Search a collection of two modalities by words, by a file, or 
 
 Errors are `application/problem+json`. With a token, send `Authorization: Bearer TOKEN`."""
 # A connection takes a file descriptor, and most systems allow a process about a thousand.
-_CONNECTIONS, _OF_ONE_CLIENT, _GRACE_SECONDS = 800, 400, 5
+_CONNECTIONS, _OF_ONE_CLIENT = 800, 400
 _HEADER_BYTES, _HEADER_SECONDS = 64 * 1024, 10.0
+# Seconds to stop: for requests that are on their way, and for those under way. Ticks of 0.1 s after
+# which a client that has taken nothing of its answer is let go.
+_ARRIVE_SECONDS, _GRACE_SECONDS, _STUCK_TICKS = 0.5, 8, 300
 
 
 def create_app(
@@ -171,7 +176,7 @@ def _bounded(protocol: Any) -> Any:
             super().connection_made(transport)
             self._answered: Any = None
             self._timer: Any = None
-            self._head = 0
+            self._head = self._unsent = 0
             host = self.client and self.client[0]
             same = sum(bool(other.client) and other.client[0] == host for other in self.connections)
             if same > _OF_ONE_CLIENT or len(self.connections) > 2 * _CONNECTIONS:
@@ -190,6 +195,16 @@ def _bounded(protocol: Any) -> Any:
                 self._head += len(data)
                 if self._head > _HEADER_BYTES:
                     self.transport.abort()
+
+        def end_if_stuck(self) -> None:
+            """Close a connection whose client has taken nothing of its answer since the last call.
+
+            A transport that closes waits until all has been sent, for ever if need be.
+            """
+            unsent = self.transport.get_write_buffer_size()
+            if unsent and unsent == self._unsent:
+                self.transport.abort()
+            self._unsent = unsent
 
         def connection_lost(self, exc: Exception | None) -> None:
             if self._timer is not None:
@@ -217,4 +232,29 @@ class _Server(uvicorn.Server):
             self._announce()
 
     async def on_tick(self, counter: int) -> bool:
+        if counter % _STUCK_TICKS == 0:
+            connections: list[Any] = list(self.server_state.connections)
+            for connection in connections:
+                connection.end_if_stuck()
         return await super().on_tick(counter) or self._over()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop in two steps, so that no request is lost that a client has sent before it knew.
+
+        At first no connection is accepted any more, and every answer says that it is the last of
+        its connection. Then connections without a request are closed, and those with one later.
+        """
+        for listener in sockets or []:
+            # Connections that wait to be accepted would be reset: let no more in, and take those.
+            listener.listen(0)
+        await asyncio.sleep(0)
+        for server in self.servers:
+            server.close()
+        self.server_state.default_headers = [
+            *self.server_state.default_headers,
+            (b"connection", b"close"),
+        ]
+        end = time.monotonic() + _ARRIVE_SECONDS
+        while self.server_state.connections and time.monotonic() < end:
+            await asyncio.sleep(0.02)
+        await super().shutdown(sockets)

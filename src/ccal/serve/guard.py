@@ -32,6 +32,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ccal.bounds import Number, Rule, Whole, check_all
+from ccal.serve.batching import BusyError
+from ccal.serve.memory import Memory
 from ccal.serve.metrics import Metrics
 from ccal.serve.problems import PROBLEM, ProblemError, problem_of, size_text, time_text
 
@@ -55,7 +57,7 @@ _HEADERS = {
 _RAW = [(name.lower().encode(), value.encode()) for name, value in _HEADERS.items()]
 _NAMES = frozenset(name for name, _ in _RAW)
 _DRAIN_SECONDS = 5.0
-_LONG_BYTES, _LONG_SECONDS = 64 * 1024, 600.0
+_LONG_BYTES = 64 * 1024
 _log = logging.getLogger("ccal.serve")
 
 
@@ -75,6 +77,8 @@ class Limits:
         waiting: queries that wait; requests beyond that are answered with 503.
         decoding: files that are decoded at the same time.
         timeout: seconds until a request is given up.
+        memory: bytes that files take while they are decoded and searched for; half as many again
+            are for bodies that are received or sent. Requests beyond that are answered with 503.
 
     >>> Limits(k=20).k
     20
@@ -91,6 +95,7 @@ class Limits:
     waiting: int = 256
     decoding: int = 4
     timeout: float = 30.0
+    memory: int = 1_000_000_000
 
     def __post_init__(self) -> None:
         rules: dict[str, Rule] = {
@@ -150,6 +155,7 @@ class Guard:
         self, app: ASGIApp, *, limits: Limits, metrics: Metrics, hosts: Hosts, token: str | None
     ) -> None:
         self._app, self._limits, self._metrics, self._hosts = app, limits, metrics, hosts
+        self._memory = Memory(limits.memory // 2)
         self._token = None if token is None else token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -158,11 +164,13 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
-        exchange = _Exchange(receive, send, self._most_bytes(scope["path"]))
+        most = self._most_bytes(scope["path"])
+        exchange = _Exchange(receive, send, most, self._memory, self._limits.timeout)
         self._metrics.running.inc()
         try:
             await self._handle(scope, exchange)
         finally:
+            self._memory.give(exchange.held)
             self._metrics.running.dec()
             route = getattr(scope.get("route"), "path", "other")
             seconds = time.perf_counter() - exchange.started
@@ -190,6 +198,10 @@ class Guard:
             await exchange.refuse(ProblemError(status, late))
         except ClientDisconnect:
             return
+        except asyncio.CancelledError:
+            # The server stops and has waited long enough.
+            await exchange.refuse(problem_of(BusyError("The server stops.")))
+            raise
         except Exception as error:
             problem = problem_of(error)
             if problem.status == 500:
@@ -218,10 +230,15 @@ class Guard:
 class _Exchange:
     """One request and its answer: counts the bytes, adds the headers, remembers the status."""
 
-    def __init__(self, receive: Receive, send: Send, most: int) -> None:
+    def __init__(
+        self, receive: Receive, send: Send, most: int, memory: Memory, patience: float
+    ) -> None:
         self._receive, self._send, self._most = receive, send, most
+        self._memory, self._patience = memory, patience
         self.started, self.status = time.perf_counter(), 499
         self._read, self._begun, self.reading = 0, False, True
+        self._start: Message | None = None
+        self.held = 0
         self.deadline: asyncio.Timeout | None = None
 
     def check_length(self, length: bytes) -> None:
@@ -236,30 +253,48 @@ class _Exchange:
             self._read += len(message.get("body", b""))
             if self._read > self._most:
                 raise self._too_long()
+            self._hold(len(message.get("body", b"")))
             self.reading = bool(message.get("more_body"))
         return message
 
     async def send(self, message: Message) -> None:
-        """Pass a part of the answer on."""
+        """Pass a part of the answer on; a slow client gets more time for each piece."""
         if message["type"] == "http.response.start":
-            self._begun, self.status = True, message["status"]
             given = list(message.get("headers", ()))
             own = _NAMES.intersection([name for name, _ in given])
             message["headers"] = given + [pair for pair in _RAW if pair[0] not in own]
-        elif self.deadline is not None and (
-            message.get("more_body") or len(message.get("body", b"")) > _LONG_BYTES
-        ):
-            # A slow client gets more time for a long answer.
-            when = asyncio.get_running_loop().time()
-            self.deadline.reschedule(when + _LONG_SECONDS)
-            self.deadline = None
-        await self._send(message)
+            # Sent with the body: until then the answer may still be a refusal.
+            self._start = message
+            return
+        if self._start is not None and len(message.get("body", b"")) > _LONG_BYTES:
+            self._hold(len(message["body"]))
+        if self._start is not None:
+            self._begun, self.status = True, self._start["status"]
+            await self._send(self._start)
+            self._start = None
+        body, more = message.get("body", b""), bool(message.get("more_body"))
+        if len(body) <= _LONG_BYTES and not more:
+            await self._send(message)
+            return
+        # uvicorn waits between pieces until the client has taken those before.
+        pieces = [body[at : at + _LONG_BYTES] for at in range(0, len(body), _LONG_BYTES)] or [b""]
+        for number, piece in enumerate(pieces, 1):
+            if self.deadline is not None:
+                when = asyncio.get_running_loop().time()
+                self.deadline.reschedule(when + self._patience)
+            rest = more or number < len(pieces)
+            await self._send({"type": "http.response.body", "body": piece, "more_body": rest})
+
+    def _hold(self, size: int) -> None:
+        """Count bytes as memory until the request is over."""
+        self._memory.take(size)
+        self.held += size
 
     async def refuse(self, error: ProblemError) -> None:
         """Answer with a problem, unless an answer has begun."""
         if self._begun:
             return
-        self.deadline = None
+        self.deadline = self._start = None
         body = error.body()
         headers = {"Content-Type": PROBLEM, "Content-Length": str(len(body)), **error.headers}
         if self.reading:

@@ -96,8 +96,8 @@ def add_search_routes(app: FastAPI, service: Service) -> None:
         """Search by a picture or a sound: the body is the file itself, of whatever name."""
         started = time.perf_counter()
         conditions = _conditions(where)
-        found, data = await service.decode(await _body(request), kind)
-        return await answered(Query(found, data, to, k, conditions, explain), started)
+        async with service.decoded(await _body(request), kind) as (found, data):
+            return await answered(Query(found, data, to, k, conditions, explain), started)
 
     @app.get("/api/similar", **described("search", schemas.SearchAnswer, 404))
     async def similar(

@@ -1,7 +1,7 @@
 """What the routes share: queries through the batcher, uploads decoded, answers as JSON."""
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -13,9 +13,10 @@ from ccal.errors import InputError
 from ccal.serve.batching import Batcher
 from ccal.serve.collection import Answer, Collection, Entry, Query, encode
 from ccal.serve.guard import Limits
+from ccal.serve.memory import Lease, Memory
 from ccal.serve.metrics import Metrics
 from ccal.serve.problems import ProblemError, is_users_error
-from ccal.serve.uploads import AUDIO, HEAD, IMAGES, decode_audio, decode_image, sniff
+from ccal.serve.uploads import AUDIO, HEAD, IMAGES, decode_audio, decode_image, memory_for, sniff
 
 Value = TypeVar("Value")
 _READERS = 8
@@ -40,6 +41,7 @@ class Service:
         )
         self._readers: CapacityLimiter | None = None
         self._decoders: CapacityLimiter | None = None
+        self.memory = Memory(limits.memory)
 
     async def read(self, function: Callable[..., Value], *arguments: Any) -> Value:
         """Call a function that reads files or the index in a thread, a few at a time."""
@@ -70,11 +72,16 @@ class Service:
             raise (ours or errors)[0]
         return [str(one) if isinstance(one, Exception) else one for one in found]
 
-    async def decode(self, content: bytes, wanted: str | None) -> tuple[str, Any]:
-        """The kind of query that a file is, `wanted` if there are several, and its content."""
+    @asynccontextmanager
+    async def decoded(self, content: bytes, wanted: str | None) -> AsyncIterator[tuple[str, Any]]:
+        """The kind of query that a file is, `wanted` if there are several, and its content.
+
+        What decoding takes, and then the content until it is not needed any more, is counted as
+        memory.
+        """
         type, accepted = sniff(content[:HEAD]), self.accepts()
         kinds = [kind for kind, types in accepted.items() if type in types]
-        if not kinds or (wanted is not None and wanted not in kinds):
+        if type is None or not kinds or (wanted is not None and wanted not in kinds):
             names = ", ".join(sorted({name for types in accepted.values() for name in types}))
             if not names:
                 raise ProblemError(
@@ -87,9 +94,26 @@ class Service:
         kind = wanted or kinds[0]
         if self._decoders is None:
             self._decoders = CapacityLimiter(self.limits.decoding)
-        whole = kind == "sheet"
-        decode = decode_audio if kind == "audio" else partial(decode_image, whole=whole)
-        return kind, await run_sync(decode, content, self.limits, limiter=self._decoders)
+        lease = Lease(self.memory)
+        try:
+            data = await run_sync(self._decode, content, kind, type, lease, limiter=self._decoders)
+            yield kind, data
+        finally:
+            lease.close()
+
+    def _decode(self, content: bytes, kind: str, type: str, lease: Lease) -> Any:
+        lease.begin(memory_for(content, type, self.limits), self.limits.timeout / 2)
+        kept = 0
+        try:
+            if kind == "audio":
+                samples, rate = decode_audio(content, self.limits)
+                kept = samples.nbytes
+                return samples, rate
+            picture = decode_image(content, self.limits, whole=kind == "sheet")
+            kept = 4 * picture.width * picture.height
+            return picture
+        finally:
+            lease.end(kept)
 
     def accepts(self) -> dict[str, list[str]]:
         """Types of files for each kind of query."""
