@@ -28,6 +28,7 @@ ROOMS = {
     "reports": "plots and pages",
     "runs": "train, evaluate and compare, in a folder",
     "retrieval": "Index and its backends, binary codes",
+    "scale": "fit, encode and index shards by many workers",
     "music": "notation, sound, pairs, the tune library",
     "adapters": "ONNX, the hub, LangChain, LlamaIndex, rows of data sets",
     "serve": "the HTTP API and the web page",

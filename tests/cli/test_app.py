@@ -19,7 +19,18 @@ from tests.cli.conftest import ROOT, environment, invoke, spawn, start
 from tests.training.test_progress import Terminal
 
 COMMANDS = (
-    *("train", "evaluate", "compare", "encode", "index", "search", "identify", "serve", "info"),
+    *(
+        "train",
+        "fit-linear",
+        "evaluate",
+        "compare",
+        "encode",
+        "index",
+        "search",
+        "identify",
+        "serve",
+        "info",
+    ),
     *("reproduce", "data", "demo"),
 )
 
@@ -64,7 +75,9 @@ def test_the_help_of_train_begins_with_the_pairs() -> None:
     assert shown.index("--quiet") < shown.index("--help")
 
 
-@pytest.mark.parametrize("command", ["train", "evaluate", "compare", "encode", "index", "info"])
+@pytest.mark.parametrize(
+    "command", ["train", "fit-linear", "evaluate", "compare", "encode", "index", "info"]
+)
 def test_help_says_what_a_command_needs(command: str) -> None:
     assert "Needs" in invoke(command, "--help").out
 

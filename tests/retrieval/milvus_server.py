@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -76,11 +77,13 @@ def running(data: Path) -> Iterator[str]:
         stop(process)
 
 
-def start(folder: Path, data: Path) -> tuple[subprocess.Popen[str], str]:
+def start(folder: Path, data: Path, port: int = 0) -> tuple[subprocess.Popen[str], str]:
+    """A new server, or one that was killed, with its data, at the port that it had."""
     data.mkdir(parents=True, exist_ok=True)
-    (data / "bin").symlink_to(folder / "bin")
+    if not (data / "bin").exists():
+        (data / "bin").symlink_to(folder / "bin")
     process = subprocess.Popen(
-        [sys.executable, __file__, str(data)],
+        [sys.executable, __file__, str(data), str(port)],
         env={**environment(folder), "ETCD_CONFIG_PATH": str(data / "etcd.yaml")},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -90,11 +93,11 @@ def start(folder: Path, data: Path) -> tuple[subprocess.Popen[str], str]:
         start_new_session=True,
     )
     assert process.stdout is not None
-    port = process.stdout.readline().strip()
-    if not port:
+    said = process.stdout.readline().strip()
+    if not said:
         stop(process)
         raise NoServerError("the server did not start")
-    return process, f"127.0.0.1:{port}"
+    return process, f"127.0.0.1:{said}"
 
 
 def stop(process: subprocess.Popen[str]) -> None:
@@ -103,7 +106,13 @@ def stop(process: subprocess.Popen[str]) -> None:
     process.wait(timeout=60)
 
 
-def serve(data: str) -> None:
+def kill(process: subprocess.Popen[str]) -> None:
+    """End a server at once, by kill -9."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def serve(data: str, port: int) -> None:
     """Start the server, say its port, and wait for the end of stdin."""
     import milvus  # type: ignore[import-not-found, unused-ignore]
 
@@ -111,6 +120,8 @@ def serve(data: str) -> None:
     server.set_base_dir(data)
     client, peer = free_port(), free_port()
     server.config.update(etcd_port=client)
+    if port:
+        server.listen_port = port
     # Else the server's etcd takes its default ports, and no second server could run.
     urls = {"client": f"http://127.0.0.1:{client}", "peer": f"http://127.0.0.1:{peer}"}
     Path(data, "etcd.yaml").write_text(
@@ -142,4 +153,4 @@ def free_port() -> int:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve(sys.argv[1], int(sys.argv[2]))

@@ -38,6 +38,9 @@ from ccal.positives import Positives
 Progress = Callable[[str, int, int], None]
 """Called with what is counted ("samples" or "ridges"), how many are done, and of how many."""
 
+Gather = Callable[[Sequence[Integers]], tuple[Moments, list[tuple[Tensor, Tensor]]]]
+"""From sets of row numbers to the moments of all other rows, and the samples of each set."""
+
 # Scores of a fold are n x m matrices, and the rows of one group may be many.
 _MAX_SCORED = 4000
 
@@ -145,37 +148,56 @@ def fit_pairs(
     The moments are returned too, unless a view was reduced to the span of its samples.
     """
     parameters.components(x.dim, y.dim, x.rows)
+    spans = tuple(SampleSpan(v) if v.dim > v.rows else None for v in (x, y))
+    narrow = [
+        v if span is None else span.coordinates for v, span in zip((x, y), spans, strict=True)
+    ]
+    told = progress and partial(progress, "samples")
+    gather = partial(stream, narrow[0], narrow[1], chunk_rows=parameters.chunk_rows, progress=told)
+
+    def rows_of(some: Integers, fold: tuple[Tensor, Tensor]) -> list[NDArray[Any]]:
+        # Coordinates of equal rows differ by rounding.
+        return [
+            sample.numpy() if span is None else view.read_rows(some)
+            for view, span, sample in zip((x, y), spans, fold, strict=True)
+        ]
+
+    dims = x.dim, y.dim
+    keys: dict[str, Any] = {"groups": groups, "items": items, "spans": spans, "rows_of": rows_of}
+    return fit_gathered(x.rows, dims, gather, parameters, progress, **keys)
+
+
+def fit_gathered(
+    count: int,
+    dims: tuple[int, int],
+    gather: Gather,
+    parameters: Parameters,
+    progress: Progress | None = None,
+    *,
+    groups: NDArray[Any] | None = None,
+    items: tuple[NDArray[Any], NDArray[Any]] | None = None,
+    spans: tuple[SampleSpan | None, ...] = (None, None),
+    rows_of: Callable[[Integers, tuple[Tensor, Tensor]], list[NDArray[Any]]] | None = None,
+) -> tuple[Fitted, Moments | None]:
+    """Fit on `count` rows that only `gather` reads; `rows_of` gives held-out rows to compare."""
+    parameters.components(*dims, count)
     rows: list[Integers] = []
     if parameters.automatic:
         units = held_out_units(groups, items)
-        rows = hold_out(x.rows, parameters.validation_fraction, parameters.random_state, units)
-    spans = tuple(SampleSpan(v) if v.dim > v.rows else None for v in (x, y))
-    narrow_x, narrow_y = (
-        view if span is None else span.coordinates for view, span in zip((x, y), spans, strict=True)
-    )
-    moments, folds = stream(
-        narrow_x,
-        narrow_y,
-        rows,
-        chunk_rows=parameters.chunk_rows,
-        progress=progress and partial(progress, "samples"),
-    )
+        rows = hold_out(count, parameters.validation_fraction, parameters.random_state, units)
+    moments, folds = gather(rows)
     trials = list[Trial]()
     if parameters.automatic:
         parts = [Moments.of(*fold) for fold in folds]
         held = []
         for fold, some in zip(folds, rows, strict=True):
             if items is None:
-                # Coordinates of equal rows differ by rounding.
-                blocks = (
-                    sample.numpy() if span is None else view.read_rows(some)
-                    for view, span, sample in zip((x, y), spans, fold, strict=True)
-                )
-                numbers = [_equal_rows(block) for block in blocks]
+                compared = rows_of(some, fold) if rows_of else [part.numpy() for part in fold]
+                numbers = [equal_rows(block) for block in compared]
             else:
                 numbers = [of_view[some] for of_view in items]
-            held.append(_different(fold, numbers, None if groups is None else groups[some]))
-        trials = _try_out(moments, held, parts, parameters, (x.dim, y.dim), progress)
+            held.append(different(fold, numbers, None if groups is None else groups[some]))
+        trials = _try_out(moments, held, parts, parameters, dims, progress)
         best = max(trials, key=lambda trial: trial.mrr)
         parameters = replace(parameters, ridge=best.ridge, power=best.power)
         moments = sum(parts, moments)
@@ -258,7 +280,7 @@ def _level_of_caller() -> int:
     return level
 
 
-def _different(
+def different(
     fold: tuple[Tensor, Tensor], items: Sequence[NDArray[Any]], groups: NDArray[Any] | None
 ) -> tuple[Tensor, Tensor, Positives]:
     """The different x and y among held-out rows, and which of them belong together."""
@@ -268,7 +290,7 @@ def _different(
     return fold[0][some][x_first], fold[1][some][y_first], positives
 
 
-def _equal_rows(block: NDArray[Any]) -> Integers:
+def equal_rows(block: NDArray[Any]) -> Integers:
     """A number (n,) for each row, the same for equal rows."""
     found: dict[bytes, int] = {}
     return np.array([found.setdefault(row.tobytes(), len(found)) for row in block], dtype=np.int64)

@@ -12,7 +12,15 @@ from torch import Tensor
 
 from ccal.bounds import Whole, check
 from ccal.cca.estimator import Estimator, accept_y
-from ccal.cca.fitting import Fitted, Parameters, Progress, fit_moments, fit_pairs
+from ccal.cca.fitting import (
+    Fitted,
+    Gather,
+    Parameters,
+    Progress,
+    fit_gathered,
+    fit_moments,
+    fit_pairs,
+)
 from ccal.cca.permutation import PermutationTest, permutation_test
 from ccal.cca.statistics import Moments
 from ccal.cca.views import Float64, open_pair, open_view, project_view, stream
@@ -168,6 +176,19 @@ class CCA(Estimator):
             "items": items and tuple(_keys("items", numbers, x.rows) for numbers in items),
         }
         self._fitted, self._moments = fit_pairs(x, y, parameters, progress, **keys)
+        return self
+
+    def fit_gathered(
+        self, rows: int, dims: tuple[int, int], gather: Gather, *, progress: Progress | None = None
+    ) -> Self:
+        """Learn as `fit` does, from pairs that other processes or machines read.
+
+        `gather` is called once with sets of row numbers, those that "auto" holds out, each sorted;
+        it returns the moments of all other rows, which may be the sum of many parts, and the
+        samples of each set. `dims` are (d_x, d_y).
+        """
+        parameters = Parameters.of(self.get_params())
+        self._fitted, self._moments = fit_gathered(rows, dims, gather, parameters, progress)
         return self
 
     @accept_y

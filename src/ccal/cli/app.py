@@ -11,7 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 from ccal.cli.console import quiet_errors, warn_plainly
 
 _PANELS = {
-    "Train and measure": ("train", "evaluate", "compare", "info"),
+    "Train and measure": ("train", "fit-linear", "evaluate", "compare", "info"),
     "Search": ("index", "search", "serve", "encode"),
     "Sheet music and sound": ("identify", "data", "reproduce", "demo"),
 }
@@ -59,7 +59,7 @@ class Commands(_PlainFlags, TyperGroup):
                 self.get_command(ctx, name)
             return None
         if cmd_name not in self.commands:
-            module = import_module(f"ccal.cli.{cmd_name}")
+            module = import_module(f"ccal.cli.{cmd_name.replace('-', '_')}")
             group = getattr(module, "app", None)
             if group is None:
                 group = typer.Typer(add_completion=False, rich_markup_mode="markdown")

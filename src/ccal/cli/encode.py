@@ -1,9 +1,10 @@
-"""`ccal encode`: items in, embeddings out."""
+"""`ccal encode`: items in, embeddings out; of shards, by many workers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -12,6 +13,8 @@ from ccal.cli.console import note
 from ccal.errors import InputError
 from ccal.progress import counting
 
+FormatName = Literal["npy", "parquet"]
+
 
 def command(
     run: o.RunFolder,
@@ -19,18 +22,45 @@ def command(
         str,
         typer.Argument(metavar="MODALITY", help="Which of the run's two modalities INPUT is of."),
     ],
-    source: Annotated[Path, typer.Argument(metavar="INPUT", help=o.INPUT)],
+    source: Annotated[
+        Path, typer.Argument(metavar="INPUT", help=f"{o.INPUT} Or shards: {o.DATASET}")
+    ],
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FILE.npy", help="Where the embeddings go.")
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="PLACE",
+            help="Where the embeddings go: a .npy file, or a folder for those of shards.",
+        ),
     ],
     column: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Column of a .csv, .tsv, .jsonl or .parquet table."),
+        str | None, typer.Option(metavar="NAME", help="Column of a table, or of shards.")
     ] = None,
     key: o.Key = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Column of shards that goes along, such as ids; as often as needed.",
+        ),
+    ] = None,
+    format: Annotated[
+        FormatName | None,
+        typer.Option(
+            metavar="FORMAT",
+            show_default="that of INPUT; parquet for archives",
+            help="Files that shards become: npy (embeddings only) or parquet.",
+        ),
+    ] = None,
+    engine: o.Engine = "local",
+    workers: o.Workers = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the output file.")] = False,
 ) -> None:
     """Turn items of one modality into embeddings: row i of the output is item i of the input.
+
+    Shards become a folder of shards with a manifest, by as many workers as you like. After an
+    interruption the same command goes on where it was.
 
     Needs a RUN and items as it was trained on: feature rows, texts, or images. Embeddings of both
     modalities are compared by cosine; the closest are the counterparts.
@@ -41,8 +71,21 @@ def command(
 
     `ccal encode runs/first image photos/ -o photos-embedded.npy`
 
+    `ccal encode linear image "features/*.parquet" --column photos --keep id -o embedded/`
+
+    `ccal encode linear image features/ --engine ray --workers 16 -o embedded/`
+
     `echo "a small yellow bird" | ccal encode runs/first text - -o query.npy`
     """
+    from ccal.scale.shards import is_dataset
+
+    if is_dataset(source) and (out.suffix != ".npy" or keep or format):
+        if key is not None or force:
+            raise InputError("--key and --force are not for shards.")
+        _encode_shards(run, modality, source, out, column, keep or (), format, engine, workers)
+        return
+    if keep or format or workers or engine != "local":
+        raise InputError("--keep, --format, --engine and --workers are for a folder of shards.")
     if out.suffix != ".npy":
         raise InputError(f"--out {out}: expected a file that ends in .npy.")
     if out.exists() and not force:
@@ -64,3 +107,30 @@ def command(
     if (more := features - model.dim) > 0:
         said += f", and {more} more that correct for hubs (items that turn up in too many answers)"
     note(said + ".")
+
+
+def _encode_shards(
+    run: Path,
+    modality: str,
+    source: Path,
+    out: Path,
+    column: str | None,
+    keep: Sequence[str],
+    format: FormatName | None,
+    engine: o.EngineName,
+    workers: int | None,
+) -> None:
+    from ccal.scale.encoding import encode_dataset
+    from ccal.scale.engines import make_engine
+    from ccal.scale.shards import open_dataset
+
+    dataset = open_dataset(source)
+    progress = counting(f"encoding {modality}")
+    options: dict[str, Any] = {
+        "column": column,
+        "keep": keep,
+        "format": format,
+        "progress": progress,
+    }
+    found = encode_dataset(dataset, run, modality, out, make_engine(engine, workers), **options)
+    note(f"Wrote {out}: {found['rows']:,} embeddings in {len(found['shards']):,} shards.")

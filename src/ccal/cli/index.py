@@ -38,7 +38,8 @@ def command(
             show_default="the run's own pairs",
             help="The table of pairs, with `--x` and `--y`. Or items of one modality: a .npy or "
             ".npz file, a .txt file with one text a line, `-` for lines from stdin, an image or a "
-            "folder of images, or a table with `--column`.",
+            "folder of images, or a table with `--column`. Or shards of one modality, also those "
+            f"that `ccal encode` wrote: {o.DATASET}",
         ),
     ] = None,
     modality: Annotated[
@@ -61,7 +62,9 @@ def command(
     column: Annotated[
         str | None,
         typer.Option(
-            metavar="COLUMN", help="Column of a table with the texts, or names of image files."
+            metavar="COLUMN",
+            help="Column of a table with the texts, or names of image files; of shards, what to "
+            "embed.",
         ),
     ] = None,
     id_column: Annotated[
@@ -103,6 +106,8 @@ def command(
             "only for a new index.",
         ),
     ] = None,
+    engine: o.Engine = "local",
+    workers: o.Workers = None,
     **given: Any,
 ) -> None:
     """Put items into an index, a new one or one that exists, for `ccal search` to find.
@@ -121,6 +126,9 @@ def command(
     `ccal index runs/first photos/ --modality image -o photos.index`
 
     `ccal index runs/first birds.csv --column caption --metadata year -m text -o photos.index`
+
+    `ccal index linear "features/*.parquet" -m image --column photos --id id --engine ray
+    -o milvus://host:19530/photos`
 
     `ccal index runs/second --rebuild -o photos.index`
     """
@@ -143,6 +151,18 @@ def command(
         return
     if modality is not None and modality not in model.modalities:
         raise InputError(f"{run} joins {' and '.join(model.modalities)}; it has no {modality!r}.")
+    form: dict[str, Any] = {"dtype": "float16" if float16 else None, "dims": dims, "codes": codes}
+    if source is not None and not any(given.values()) and _are_shards(source):
+        if modality is None or key is not None or rebuild or split is not None:
+            raise InputError(
+                "Shards need a --modality, and take no --key, --split or --rebuild; a load takes "
+                "the place of items with the same ids."
+            )
+        columns = {"column": column, "id_column": id_column, "metadata": metadata or ()}
+        _index_shards(run, modality, source, out, engine, workers, {**columns, **form})
+        return
+    if workers is not None or engine != "local":
+        raise InputError("--engine and --workers are for shards of one modality.")
     of_pairs = source is None or any(given.values())
     if of_pairs and (column or id_column or metadata or key):
         raise InputError(
@@ -167,13 +187,12 @@ def command(
     else:
         assert source is not None
         assert modality is not None
-        columns = {"column": column, "id_column": id_column, "metadata": metadata or ()}
-        found = _one_modality(source, model, modality, key=key, **columns)
+        options = {"column": column, "id_column": id_column, "metadata": metadata or ()}
+        found = _one_modality(source, model, modality, key=key, **options)
         items, count = found.items, len(found.items)
         known |= {"ids": found.ids, "metadata": found.metadata, "files": found.files}
     if rebuild or not exists(out):
-        dtype: Any = "float16" if float16 else "float32"
-        known |= {"dtype": dtype, "dims": dims, "codes": codes, "replace": rebuild}
+        known |= {**form, "dtype": form["dtype"] or "float32", "replace": rebuild}
         if not of_pairs:
             known["modality"] = modality
         with _report_if_stopped(out, 0, modality, rebuild=rebuild):
@@ -189,6 +208,33 @@ def command(
                 index.add_pairs(items, **known)
             else:
                 index.add(str(modality), items, **known)
+        _report(index, count, modality)
+
+
+def _are_shards(source: Path) -> bool:
+    from ccal.scale.shards import is_dataset
+
+    return is_dataset(source)
+
+
+def _index_shards(
+    run: Path,
+    modality: str,
+    source: Path,
+    location: str,
+    engine: o.EngineName,
+    workers: int | None,
+    options: dict[str, Any],
+) -> None:
+    from ccal.retrieval import Index
+    from ccal.scale.engines import make_engine
+    from ccal.scale.indexing import index_dataset
+    from ccal.scale.shards import open_dataset
+
+    dataset, progress = open_dataset(source), counting(f"indexing {modality}")
+    by = make_engine(engine, workers)
+    count = index_dataset(dataset, run, modality, location, by, progress=progress, **options)
+    with Index.open(location) as index:
         _report(index, count, modality)
 
 

@@ -62,6 +62,25 @@ INPUT = (
     "a folder of images, or a table with `--column`."
 )
 """The help of items to embed."""
+DATASET = (
+    "a folder or a quoted pattern of Parquet files, of .npy files (`x-0001.npy` is the column `x` "
+    "of the shard 0001), or of WebDataset archives (.tar)."
+)
+"""The help of a dataset of shards."""
+EngineName = Literal["local", "ray"]
+Engine = Annotated[
+    EngineName,
+    typer.Option(
+        help="Who works on the shards: processes of this machine, or a Ray cluster (the one of "
+        "RAY_ADDRESS, or one that is started here)."
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", min=1, show_default="one a processor", help="How many work at a time."
+    ),
+]
 RunFolder = Annotated[
     Path, typer.Argument(metavar="RUN", help="The folder that `ccal train` wrote.")
 ]

@@ -3,6 +3,7 @@
 base      Backend: what each of them can do
 folder    FolderBackend: a folder with a SQLite database and memory-mapped segments
 postgres  PostgresBackend: two tables in PostgreSQL, by pgvector
+postgres_loading  the same, filled by many processes
 postgres_location  its address, with the name of a table
 milvus    MilvusBackend: a collection on a Milvus server
 """
@@ -71,9 +72,9 @@ def _backend_of(location: Location) -> type[Backend]:
 
         return FolderBackend
     if scheme in ("postgresql", "postgres"):
-        from ccal.retrieval.backends.postgres import PostgresBackend
+        from ccal.retrieval.backends.postgres_loading import PostgresLoads
 
-        return PostgresBackend
+        return PostgresLoads
     if scheme in ("milvus", "http", "https"):
         from ccal.retrieval.backends.milvus.backend import MilvusBackend
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ccal.errors import InputError
 from ccal.retrieval.filters import Conditions
 from ccal.retrieval.items import Binding, Change, Hit, Item, OtherModelError
 
@@ -23,10 +24,12 @@ class Backend(ABC):
 
     Attributes:
         kind: the name of the storage: "folder", "postgres" or "milvus".
+        many_writers: whether several processes may `upsert` at a time.
         location: where the index is, without passwords.
     """
 
     kind: ClassVar[str]
+    many_writers: ClassVar[bool] = False
     location: str
     _binding: Binding | None = None
 
@@ -104,6 +107,29 @@ class Backend(ABC):
     def close(self) -> None:
         """Close files and connections."""
 
+    def upsert(self, items: Sequence[Item], vectors: Vectors, first: int) -> None:
+        """Write a part of a load, numbered from `first` on, in place of items of the same ids.
+
+        May be repeated, which changes nothing. `finish_load` follows the last one.
+        """
+        raise _no_loads(self)
+
+    def reserve(self, count: int) -> int:
+        """The first of so many numbers for the items of a load, which no others will have."""
+        raise _no_loads(self)
+
+    def finish_load(self) -> None:
+        """Count what was loaded, and make the files or indexes that searches use."""
+        raise _no_loads(self)
+
+    def recall(self, key: str) -> str | None:
+        """What was noted under a key, which is gone when the index is built anew."""
+        raise _no_loads(self)
+
+    def note(self, key: str, text: str) -> None:
+        """Keep a short text with the index, such as which parts of a load are done."""
+        raise _no_loads(self)
+
     @contextmanager
     def closing_on_error(self) -> Iterator[None]:
         """Close this backend if opening or building it fails."""
@@ -122,6 +148,10 @@ class Backend(ABC):
                 "since it was opened; open it again."
             )
         self._binding = binding
+
+
+def _no_loads(backend: Backend) -> InputError:
+    return InputError(f"{backend.location} cannot be filled by shards; use Index.add.")
 
 
 def best_hits(query: Any, items: Sequence[Item], vectors: Sequence[Any], k: int) -> list[Hit]:

@@ -210,18 +210,21 @@ class PostgresBackend(Backend):
 
     def _insert(self, batches: Batches) -> None:
         sql = f"SELECT id FROM {self._table} WHERE id = ANY(%s) LIMIT 1"
-        columns = "(id, modality, metadata, file, vector)"
-        command = f"COPY {self._table} {columns} FROM STDIN (FORMAT BINARY)"
-        jsonb = _required("psycopg.types.json").Jsonb
         for items, vectors in batches:
             if taken := self._query(sql, [[item.id for item in items]]):
                 raise id_taken(taken[0][0])
-            with self._own.connection.cursor() as cursor, cursor.copy(command) as copy:
-                copy.set_types(["text", "text", "jsonb", "text", self._type])
-                for item, vector in zip(items, vectors, strict=True):
-                    facts = jsonb(dict(item.metadata))
-                    copy.write_row((item.id, item.modality, facts, item.file, self._stored(vector)))
+            self._copy(self._table, items, vectors)
             self._count(Counter(item.modality for item in items))
+
+    def _copy(self, table: str, items: Sequence[Item], vectors: Vectors) -> None:
+        columns = "(id, modality, metadata, file, vector)"
+        command = f"COPY {table} {columns} FROM STDIN (FORMAT BINARY)"
+        jsonb = _required("psycopg.types.json").Jsonb
+        with self._own.connection.cursor() as cursor, cursor.copy(command) as copy:
+            copy.set_types(["text", "text", "jsonb", "text", self._type])
+            for item, vector in zip(items, vectors, strict=True):
+                facts = jsonb(dict(item.metadata))
+                copy.write_row((item.id, item.modality, facts, item.file, self._stored(vector)))
 
     def _count(self, more: Mapping[str, int]) -> None:
         """Add to the number of items of each modality, as PostgreSQL counts slowly."""

@@ -120,6 +120,28 @@ class FolderBackend(Backend):
             for items, vectors in batches:
                 self._store.insert(items, vectors.astype(self.binding.dtype))
 
+    def upsert(self, items: Sequence[Item], vectors: Vectors, first: int) -> None:
+        with self._changing(compact=False):
+            known = self._store.known([item.id for item in items])
+            self._store.delete(self._store.rows(known))
+            self._store.insert(items, vectors.astype(self.binding.dtype))
+
+    def reserve(self, count: int) -> int:
+        return self.next_number()
+
+    def finish_load(self) -> None:
+        with self._guard:
+            compaction.compact_if_due(self._store, self.binding, always=True)
+
+    def recall(self, key: str) -> str | None:
+        with self._guard, self._store.reading():
+            found = self._store.query("SELECT value FROM about WHERE key = ?", [key])
+        return str(found[0][0]) if found else None
+
+    def note(self, key: str, text: str) -> None:
+        with self._changing(compact=False):
+            self._store.set(key, text)
+
     def remove(self, ids: Sequence[str]) -> None:
         """Remove items, all or none."""
         with self._changing():
@@ -217,8 +239,8 @@ class FolderBackend(Backend):
         return backend
 
     @contextmanager
-    def _changing(self) -> Iterator[None]:
-        """One transaction; compaction follows if it is due."""
+    def _changing(self, *, compact: bool = True) -> Iterator[None]:
+        """One transaction; compaction follows if it is due, unless it shall not."""
         with self._guard:
             if not self._lock.held:
                 _become_writer(self._lock)
@@ -226,7 +248,8 @@ class FolderBackend(Backend):
             with self._store.writing():
                 self._read_binding()
                 yield
-            compaction.compact_if_due(self._store, self.binding)
+            if compact:
+                compaction.compact_if_due(self._store, self.binding)
 
     def _read_binding(self) -> Binding:
         self._bind(Binding.from_json(self._store.get("binding")))

@@ -259,6 +259,12 @@ class ItemStore:
         self._drop_vectors(rows)
         self.query(f"DELETE FROM items WHERE {_among('row')}", [_list(rows)])
 
+    def known(self, ids: Sequence[str]) -> list[str]:
+        """Those of the ids that exist."""
+        return [
+            id for (id,) in self.query(f"SELECT id FROM items WHERE {_among('id')}", [_list(ids)])
+        ]
+
     def rows(self, ids: Sequence[str]) -> list[int]:
         """Row numbers of ids, which must exist."""
         found = self._read("id", _among("id"), [_list(ids)])

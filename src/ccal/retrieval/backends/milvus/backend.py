@@ -61,6 +61,7 @@ class MilvusBackend(Backend):
     """
 
     kind = "milvus"
+    many_writers = True
 
     def __init__(self, location: str) -> None:
         self._server = Server(location)
@@ -133,6 +134,25 @@ class MilvusBackend(Backend):
                     "complete it, or remove them."
                 ) from error
             self._server.make_cells(about)
+
+    def upsert(self, items: Sequence[Item], vectors: Vectors, first: int) -> None:
+        numbers = range(first, first + len(items))
+        self._server.write(self._now(), items, self._rounded(vectors), numbers)
+
+    def reserve(self, count: int) -> int:
+        with self._guard:
+            _, numbers = self._server.reserve(self._now(), count)
+            return numbers.start
+
+    def finish_load(self) -> None:
+        with self._guard:
+            self._server.make_cells(self._now())
+
+    def recall(self, key: str) -> str | None:
+        return self._server.properties().get(f"ccal.{key}")
+
+    def note(self, key: str, text: str) -> None:
+        self._server.set_properties(self._now(), {f"ccal.{key}": text})
 
     def remove(self, ids: Sequence[str]) -> None:
         """Remove items; if one does not exist, none is removed."""

