@@ -127,13 +127,14 @@ def tally(
 
 def listen(
     library: TuneLibrary,
+    store: SheetAudioStore,
     queries: list[tuple[int, int]],
     seconds: float,
     how: Condition,
     font: str | None,
 ) -> dict[str, Any]:
     """One cell: recordings of so many seconds, played so."""
-    store, found, away, took = library.store, [], [], []
+    found, away, took = [], [], []
     for tune, seed in queries:
         samples, begin = recording(store, tune, seconds, how, seed, font)
         started = time.process_time()
@@ -148,11 +149,13 @@ def listen(
     return {**cell, "place": right, "cpu_seconds": float(np.median(took))}
 
 
-def look_at(library: TuneLibrary, queries: list[tuple[int, int]], columns: int) -> dict[str, Any]:
+def look_at(
+    library: TuneLibrary, store: SheetAudioStore, queries: list[tuple[int, int]], columns: int
+) -> dict[str, Any]:
     """One cell: pictures, enlarged, of so many columns of staff."""
     found = []
     for tune, seed in queries:
-        sheet = library.store.tune(tune).sheet
+        sheet = store.tune(tune).sheet
         rng = np.random.default_rng([seed, tune])
         first = int(rng.integers(0, max(1, len(sheet) - columns)))
         content = staff_picture(sheet, (first, first + columns))
@@ -160,7 +163,7 @@ def look_at(library: TuneLibrary, queries: list[tuple[int, int]], columns: int) 
         size = (round(picture.size[0] * 0.8), round(picture.size[1] * 0.8))
         pixels = np.asarray(picture.resize(size, Image.Resampling.LANCZOS))
         found.append(library.identify_sheet(pixels, k=5))
-    return tally(found, [tune for tune, _ in queries], library.store)
+    return tally(found, [tune for tune, _ in queries], store)
 
 
 def table(found: dict[str, Any]) -> str:
@@ -287,10 +290,10 @@ def measure(arguments: argparse.Namespace, results: dict[str, Any]) -> None:
     for name, how in asked(about).items():
         for seconds in SECONDS:
             jobs[f"{name}, {seconds} s"] = partial(
-                listen, library, queries, seconds, how, arguments.sound_font
+                listen, library, store, queries, seconds, how, arguments.sound_font
             )
     for columns in COLUMNS:
-        jobs[f"picture, {columns} columns"] = partial(look_at, library, queries, columns)
+        jobs[f"picture, {columns} columns"] = partial(look_at, library, store, queries, columns)
     for name, job in jobs.items():
         if name not in results["cells"]:
             results["cells"][name] = job()

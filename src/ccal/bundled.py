@@ -39,6 +39,11 @@ def held_out(name: str) -> set[str]:
     return set(_model(name).with_suffix(".held-out.txt").read_text().split())
 
 
+def library_folder(name: str) -> Path:
+    """The library of a model's held-out tunes, embedded by it; it is without their notation."""
+    return _model(name).with_suffix(".library")
+
+
 def abc_hash(abc: str) -> str:
     """A short hash of a tune's notation.
 

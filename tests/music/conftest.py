@@ -105,7 +105,7 @@ def library(
     with common(tmp_path_factory) as folder:
         if not (folder / "library").exists():
             TuneLibrary.build(folder / "library", model, store)
-        return TuneLibrary.open(folder / "library", model, store=store)
+        return TuneLibrary.open(folder / "library", model)
 
 
 @pytest.fixture

@@ -13,11 +13,10 @@ import ccal
 from ccal import DualEncoder
 from ccal.encoders import DenseTower
 from ccal.errors import InputError
-from ccal.files import write_document
+from ccal.files import read_document, write_document
 from ccal.music import SheetAudioStore, TuneLibrary, build_store, parse_abc, split_tunes, synthesise
 from ccal.music.default import library_of
 from ccal.music.embedding import positions_of
-from ccal.music.library import OtherTunesError
 from ccal.retrieval import DamagedIndexError, OtherModelError
 from tests.music.conftest import random_abc, small_model
 
@@ -149,7 +148,7 @@ def test_a_saved_library_is_the_same(
     saved: Path, library: TuneLibrary, model: DualEncoder, store: SheetAudioStore, tmp_path: Path
 ) -> None:
     model.save(tmp_path / "model")
-    opened = TuneLibrary.open(saved, ccal.load(tmp_path / "model"), store=store)
+    opened = TuneLibrary.open(saved, ccal.load(tmp_path / "model"))
     samples = sound(store, 0)[: 5 * RATE]
     ours, theirs = library.identify((samples, RATE)), opened.identify((samples, RATE))
     assert [match.as_dict() for match in ours] == [match.as_dict() for match in theirs]
@@ -162,13 +161,6 @@ def test_another_model_or_other_tunes_are_refused(
 ) -> None:
     with pytest.raises(OtherModelError, match="made by another model"):
         TuneLibrary.open(library.folder, small_model(1))
-    manifest = json.loads((saved / "library.json").read_text())
-    write_document(saved / "library.json", manifest | {"store_folder": "gone"})
-    with pytest.raises(InputError, match="which is gone"):
-        TuneLibrary.open(saved, model)
-    write_document(saved / "library.json", manifest | {"store": "0" * 64})
-    with pytest.raises(OtherTunesError, match="made of other tunes"):
-        TuneLibrary.open(saved, model, store=store)
     tower = DenseTower(3, 2)
     wrong = DualEncoder(dim=2, projection="none", image=tower, text=DenseTower(3, 2))
     with pytest.raises(InputError, match="joins image and text"):
@@ -180,27 +172,27 @@ def test_damage_is_named(saved: Path, model: DualEncoder, store: SheetAudioStore
     content = path.read_bytes()
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(DamagedIndexError, match=r"the content of audio-\w+\.npy"):
-        TuneLibrary.open(saved, model, store=store)
+        TuneLibrary.open(saved, model)
     path.write_bytes(content[:-5])
     with pytest.raises(DamagedIndexError, match=r"audio-\w+\.npy has [\d,]+ bytes"):
-        TuneLibrary.open(saved, model, store=store)
+        TuneLibrary.open(saved, model)
     path.unlink()
     with pytest.raises(DamagedIndexError, match=r"audio-\w+\.npy is missing"):
-        TuneLibrary.open(saved, model, store=store)
+        TuneLibrary.open(saved, model)
     manifest = saved / "library.json"
     about = json.loads(manifest.read_text())
     manifest.write_text(json.dumps(about | {"level": 2 * about["level"]}))
     with pytest.raises(DamagedIndexError, match=r"the content of library\.json has changed"):
-        TuneLibrary.open(saved, model, store=store)
+        TuneLibrary.open(saved, model)
     write_document(manifest, about | {"format": 99})
     with pytest.raises(InputError, match="has the format 99"):
-        TuneLibrary.open(saved, model, store=store)
+        TuneLibrary.open(saved, model)
     manifest.write_text("{")
     with pytest.raises(DamagedIndexError, match=r"library\.json cannot be read"):
-        TuneLibrary.open(saved, model, store=store)
+        TuneLibrary.open(saved, model)
     manifest.unlink()
     with pytest.raises(InputError, match="no finished library"):
-        TuneLibrary.open(saved, model, store=store)
+        TuneLibrary.open(saved, model)
     (saved / "file").write_text("")
     with pytest.raises(InputError, match="is a file"):
         TuneLibrary.build(saved / "file", model, store)
@@ -222,7 +214,7 @@ def test_an_interrupted_build_leaves_the_old_library(
     assert calls[-1][0] > calls[0][0]
     after = {path.name: path.read_bytes() for path in saved.glob("*.*")}
     assert {name: after[name] for name in before} == before
-    TuneLibrary.open(saved, model, store=store)
+    TuneLibrary.open(saved, model)
 
 
 def test_the_library_of_a_store_is_built_once_and_again_when_damaged(
@@ -250,7 +242,7 @@ def test_the_library_of_a_store_that_has_changed_is_built_again(
     after = library_of(build_store(written[1:], copy), model)
     assert after.folder == before.folder
     assert after.names == ["Dance 2", "Dance 3"]
-    samples = sound(after.store, 1)[4 * RATE : 12 * RATE]
+    samples = sound(SheetAudioStore(copy), 1)[4 * RATE : 12 * RATE]
     assert after.identify((samples, RATE), k=1)[0].name == "Dance 3"
     assert len(list(after.folder.glob("sheet-*.npy"))) == 1
 
@@ -262,15 +254,13 @@ def test_k_is_checked_and_stores_without_texts_say_so(
     assert len(library.identify((samples, RATE), k=2)) == 2
     with pytest.raises(InputError, match="k must be a whole number of at least 1"):
         library.identify((samples, RATE), k=0)
-    for file in store.folder.iterdir():
-        if file.is_file():
-            (tmp_path / file.name).write_bytes(file.read_bytes())
-    manifest = json.loads((tmp_path / "manifest.json").read_text())
-    for entry in manifest["tunes"]:
-        del entry["abc"]
-    write_document(tmp_path / "manifest.json", manifest)
-    old = TuneLibrary.open(library.folder, model, store=SheetAudioStore(tmp_path))
-    with pytest.raises(InputError, match="built by an earlier version"):
+    about = read_document(library.folder / "library.json")
+    for tune in about["tunes"]:
+        tune["abc"] = None
+    shutil.copytree(library.folder, tmp_path / "library")
+    write_document(tmp_path / "library" / "library.json", about)
+    old = TuneLibrary.open(tmp_path / "library", model)
+    with pytest.raises(InputError, match="an earlier version"):
         old.wav(0)
 
 
@@ -284,4 +274,4 @@ def test_embeddings_are_those_of_the_model(
     audio = torch.from_numpy(tune.audio[frame - 50 : frame + 50].T.astype(np.float32))[None, None]
     for name, snippet in (("sheet", sheet), ("audio", audio)):
         wanted = torch.nn.functional.normalize(model.encode(name, snippet))[0].numpy()
-        np.testing.assert_allclose(library.vectors[name][100], wanted, atol=1e-4)
+        np.testing.assert_allclose(library.vectors[name][100], wanted, atol=1e-3)

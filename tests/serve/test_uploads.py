@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from ccal.errors import InputError
+from ccal.media_types import AUDIO, IMAGES, sniff
 from ccal.serve.guard import Limits
 from ccal.serve.problems import ProblemError
-from ccal.serve.uploads import AUDIO, IMAGES, decode_audio, decode_image, sniff
+from ccal.serve.uploads import decode_audio, decode_image
 from tests.serve.conftest import problem
 from tests.serve.live import Live
 

@@ -3,7 +3,7 @@
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from ccal.columns import printable
@@ -96,3 +96,11 @@ def warn_plainly() -> None:
         note(f"warning: {message}")
 
     warnings.showwarning = show
+
+
+def note_skipped(skipped: Sequence[tuple[str, str]], *, most: int = 10) -> None:
+    """Name the tunes that were left out, each with the reason."""
+    for title, reason in skipped[:most]:
+        note(f"left out: {title}: {reason}")
+    if len(skipped) > most:
+        note(f"left out: {len(skipped) - most:,} more, which `ccal data build` names")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ccal.cli.console import note
+from ccal.cli.console import note, note_skipped
 from ccal.errors import InputError
 from ccal.progress import counting
 
@@ -97,8 +97,7 @@ def build(
         replace=replace,
         progress=counting("rendering tunes"),
     )
-    for title, reason in store.skipped:
-        note(f"left out: {title}: {reason}")
+    note_skipped(store.skipped, most=len(store.skipped))
     seconds = len(store.audio) / 31.25
     note(
         f"{out}: {len(store):,} tunes, {len(store.onsets):,} onsets, "

@@ -6,11 +6,11 @@ import json
 import re
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccal.cli.console import note
+from ccal.cli.console import note, note_skipped
 from ccal.columns import align
 from ccal.errors import InputError
 from ccal.progress import counting
@@ -28,16 +28,22 @@ def command(
         Path,
         typer.Argument(
             metavar="FILE",
-            help="A recording (WAV, FLAC, Ogg, MP3), or a picture of a line of staff (PNG, JPEG).",
+            help="A recording (WAV, FLAC, Ogg, Opus, MP3, M4A, AAC, WebM, MP4), a picture of music "
+            "(PNG, JPEG), or one tune in ABC, MusicXML or MIDI.",
         ),
     ],
     library: Annotated[
         Path | None,
         typer.Option(
-            metavar="STORE",
+            metavar="BOOK",
             show_default="184 tunes of Ryan's and O'Neill's collections",
-            help="Tunes to search among: a folder that `ccal data build` wrote.",
+            help="Tunes to search among: a file of ABC, MusicXML or MIDI, a folder of such files, "
+            "or what `ccal data build` wrote.",
         ),
+    ] = None,
+    add: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="BOOK", help="More tunes to search among; may be repeated."),
     ] = None,
     model: Annotated[
         Path | None,
@@ -64,15 +70,17 @@ def command(
 ) -> None:
     """Name the tune of a recording, or of a picture of a staff, and the passage that matches.
 
-    The first search among new tunes embeds them, which takes minutes; later ones take a second.
+    The first search among tunes of your own engraves, plays and embeds them: a second or two a
+    tune. Later searches only do so for tunes that have changed.
 
     Examples:
 
-    `ccal identify recording.wav`
+    `ccal identify recording.m4a`
 
-    `ccal identify staff.png --library tunes --out found`
+    `ccal identify recording.m4a --add mytunes.abc`
+
+    `ccal identify staff.png --library tunebook/ --out found`
     """
-    from ccal.features.scan import SUFFIXES
 
     if query.is_dir():
         raise InputError(f"{query} is a folder; expected a file, one recording or picture.")
@@ -80,11 +88,10 @@ def command(
         raise InputError(f"{query}: there is no such file.")
     if out is not None and out.exists() and not out.is_dir():
         raise InputError(f"--out {out}: expected a folder, and this is a file.")
-    found = _library(library, model)
-    is_picture = query.suffix.lower() in SUFFIXES
-    matches = found.identify_sheet(query, k) if is_picture else found.identify(query, k)
+    kind, asked = _query(query)
+    found = _library(library, model, add or [])
+    matches = found.identify_sheet(asked, k) if kind == "sheet" else found.identify(asked, k)
     if as_json:
-        kind = "sheet" if is_picture else "audio"
         answer = {"query": str(query), "kind": kind, "matches": [m.as_dict() for m in matches]}
         print(json.dumps(answer, indent=1))
     else:
@@ -98,19 +105,32 @@ def command(
             typer.launch(str(first))
 
 
-def _library(folder: Path | None, run: Path | None) -> TuneLibrary:
-    """The library of a store, or the one that comes with ccal; made if there is none yet."""
-    from ccal.music import SheetAudioStore
-    from ccal.music.default import default_folder, default_library, default_model, library_of
+def _query(file: Path) -> tuple[str, Any]:
+    """ "sheet" or "audio", and what to ask with; notation is played."""
+    from ccal.media_types import HEAD, IMAGES, MIDI, PDF, sniff
+    from ccal.music import play
+    from ccal.music.tunes import NOTATION
+
+    with file.open("rb") as content:
+        type = sniff(content.read(HEAD))
+    if type in IMAGES:
+        return "sheet", file
+    if type == PDF:
+        raise InputError(f"{file} is a PDF; save a page of it as a picture (PNG) first.")
+    if type == MIDI or (type is None and file.suffix.lower() in NOTATION):
+        return "audio", play(file)
+    return "audio", file
+
+
+def _library(folder: Path | None, run: Path | None, add: list[Path]) -> TuneLibrary:
+    """The library to search; what is missing is made."""
+    from ccal.music.default import default_model, open_tunes
     from ccal.runs import load_model
 
-    chosen = load_model(run) if run else default_model()
-    embedding = counting("embedding tunes")
-    if folder is None:
-        if not default_folder().is_dir():
-            note("The tunes are rendered and embedded once, which takes some minutes.")
-        return default_library(chosen, rendering=counting("rendering tunes"), embedding=embedding)
-    return library_of(SheetAudioStore(folder), chosen, progress=embedding)
+    model = load_model(run) if run else default_model()
+    library = open_tunes(folder, model, add=add, telling=counting)
+    note_skipped(library.skipped)
+    return library
 
 
 def _table(matches: list[TuneMatch]) -> list[str]:

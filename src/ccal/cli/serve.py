@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 import typer
 
 from ccal.bounds import Number, check_all
-from ccal.cli.console import note
+from ccal.cli.console import note, note_skipped
 from ccal.errors import InputError
 from ccal.progress import counting
 
@@ -27,7 +27,7 @@ _access = partial(typer.Option, rich_help_panel="Access")
 _limit = partial(typer.Option, rich_help_panel="Limits")
 _SHORTEST_TOKEN = 16
 # A folder with one of these files is a library of tunes, or a store of tunes.
-_LIBRARY, _STORE = "library.json", "manifest.json"
+_TUNES = ("library.json", "manifest.json")
 
 
 def command(
@@ -36,8 +36,13 @@ def command(
         typer.Argument(
             metavar="LOCATION",
             show_default="folk tunes that come with ccal",
-            help="The folder of a run, an index of `ccal index`, or a library of tunes.",
+            help="The folder of a run, an index of `ccal index`, or tunes: a file of ABC, MusicXML "
+            "or MIDI, a folder of such files, or what `ccal data build` wrote.",
         ),
+    ] = None,
+    add: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="BOOK", help="More tunes beside those; may be repeated."),
     ] = None,
     model: Annotated[
         Path | None,
@@ -91,7 +96,7 @@ def command(
     max_upload: Annotated[float, _limit(metavar="MB", help="Size of an uploaded file.")] = 20.0,
     max_seconds: Annotated[
         float, _limit(metavar="SECONDS", help="Length of the sound in an uploaded file.")
-    ] = 120.0,
+    ] = 300.0,
     max_megapixels: Annotated[float, _limit(help="Pixels of an uploaded picture.")] = 50.0,
     max_memory: Annotated[
         float, _limit(metavar="MB", help="Memory of uploaded files, decoded, of all requests.")
@@ -104,13 +109,18 @@ def command(
 ) -> None:
     """Search, look and listen in a browser; with an HTTP API for programs.
 
-    Serves a run, an index, or a library of tunes; without LOCATION the folk tunes that come with
-    ccal. The items of a run's own pairs are indexed the first time, in RUN/index.
+    Serves a run, an index, or tunes; without LOCATION the folk tunes that come with ccal. The items
+    of a run's own pairs are indexed the first time, in RUN/index; tunes of your own are engraved,
+    played and embedded the first time, and kept in ~/.cache/ccal/books.
     Only this machine can reach it, unless `--host` says otherwise.
 
     Examples:
 
     `ccal serve`
+
+    `ccal serve tunebook/`
+
+    `ccal serve --add mytunes.abc`
 
     `ccal serve runs/first`
 
@@ -146,7 +156,7 @@ def command(
             "guessed; `--token new` makes one up."
         )
     with listen(host, port) as listener:
-        collection = _collection(location, model, media_root)
+        collection = _collection(location, model, media_root, add or [])
         pending = collection if isinstance(collection, PendingCollection) else None
         if not is_loopback(host) and token is None:
             note(
@@ -170,15 +180,19 @@ def command(
     note("Stopped.")
 
 
-def _collection(location: str | None, model: Path | None, root: Path | None) -> Collection:
+def _collection(
+    location: str | None, model: Path | None, root: Path | None, add: list[Path]
+) -> Collection:
     """The collection at a location, or of the tunes that come with ccal."""
-    if location is None or any((Path(location) / name).is_file() for name in (_LIBRARY, _STORE)):
-        return _tunes(location, model)
     from ccal.retrieval import Index
     from ccal.retrieval.models import bound_model
     from ccal.retrieval.run_index import is_run
     from ccal.serve import IndexCollection
 
+    if location is None or _holds_tunes(location):
+        return _tunes(location, model, add)
+    if add:
+        raise InputError(f"--add puts tunes beside tunes, and {location} holds none.")
     if is_run(location):
         return _run(location, model, root)
     index = Index.open(location)
@@ -191,37 +205,38 @@ def _collection(location: str | None, model: Path | None, root: Path | None) -> 
         raise
 
 
-def _tunes(location: str | None, run: Path | None) -> Collection:
-    """A library of tunes; that of a store of tunes is built if it is missing.
+def _holds_tunes(location: str) -> bool:
+    """Whether a location is a library or a store of tunes, or notation, and not a run."""
+    from ccal.music.tunes import NOTATION, holds_notation
+    from ccal.retrieval.run_index import is_run
 
-    The tunes that come with ccal are rendered and embedded by a thread the first time.
-    """
-    from ccal.music import SheetAudioStore, TuneLibrary
-    from ccal.music.default import default_folder, default_library, default_model, library_of
+    path = Path(location)
+    if path.is_dir() and not is_run(path):
+        return any((path / name).is_file() for name in _TUNES) or holds_notation(path)
+    return path.is_file() and path.suffix.lower() in NOTATION
+
+
+def _tunes(location: str | None, run: Path | None, add: list[Path]) -> Collection:
+    """A library of tunes; a thread builds it first if it is missing."""
+    from ccal.music.default import default_model, is_ready, open_tunes
     from ccal.runs import load_model
     from ccal.serve.tune_collection import TuneCollection
 
     model = load_model(run) if run else default_model()
-    if location is not None:
-        if (Path(location) / _LIBRARY).is_file():
-            library = TuneLibrary.open(location, model)
-        else:
-            progress = counting("embedding tunes")
-            library = library_of(SheetAudioStore(location), model, progress=progress)
-        return TuneCollection(library, model, title=_title(location), model_folder=run)
-    if not (default_folder() / _STORE).is_file():
-        note(
-            "The first time, the tunes are rendered and embedded, which takes some minutes; the "
-            "page answers meanwhile, and shows the progress."
-        )
+    title = "folk tunes" if location is None else _title(location)
 
     def make(report: Report) -> Collection:
-        rendering = _telling(report, "rendering tunes")
-        embedding = _telling(report, "embedding snippets of tunes")
-        library = default_library(model, rendering=rendering, embedding=embedding)
-        return TuneCollection(library, model, title="folk tunes", model_folder=run)
+        library = open_tunes(location, model, add=add, telling=lambda what: _telling(report, what))
+        note_skipped(library.skipped)
+        return TuneCollection(library, model, title=title, model_folder=run)
 
-    return _pending(make, "folk tunes")
+    if not add and is_ready(location, model):
+        return make(lambda *_: None)
+    note(
+        "Tunes that are new are engraved, played and embedded first, a second or two each; the "
+        "page answers meanwhile, and shows the progress."
+    )
+    return _pending(make, title)
 
 
 def _run(location: str, other: Path | None, root: Path | None) -> Collection:

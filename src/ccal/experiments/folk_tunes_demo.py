@@ -131,9 +131,8 @@ def _recordings(library: TuneLibrary) -> Iterator[tuple[int, str, NDArray[np.flo
     rng = np.random.default_rng(0)
     numbers = rng.choice(len(library), len(_KINDS), replace=False).tolist()
     for number, (how, program, tempo, noise) in zip(numbers, _KINDS, strict=True):
-        abc = library.store.tunes[number].abc
-        assert abc is not None
-        sound = synthesise(parse_abc(abc), program=program, tempo=tempo)
+        score = parse_abc(library.abc(number))
+        sound = synthesise(score, program=program, tempo=tempo)
         length = round(_SECONDS * RENDER_RATE)
         start = int(rng.integers(max(1, len(sound) - length)))
         piece = sound[start : start + length]

@@ -6,13 +6,14 @@ abc_writing              notes in time as ABC
 score                    notes in bars, the notes that sound, and their onsets
 mei, engraving           a score as a staff line in pixels, with the position of each note head
 sound, sound_font        a score as sound
-audio                    sound as a spectrogram
+audio, decoding          files of sound as samples, and samples as a spectrogram
 rendering                both modalities of one tune
 building, store          many tunes in memory-mapped arrays, rendered in parallel, resumable
 pairs, augmentation      the paper's pairs; joined, thinned, varied
 looks, wear              how engravers differ, and what paper and cameras do to a staff line
 pictures                 staff lines and pairs to look at
-library, default         TuneLibrary, and the library that comes with the package
+book, library            TuneBook shows and plays tunes, TuneLibrary finds them
+default                  libraries of stores, of notation, and of the package
 queries                  recordings and pictures of staves, as people have them
 embedding                snippets in the common space
 identification           tunes ranked by votes and alignment

@@ -6,6 +6,8 @@ from ccal.music.audio import read_audio as read_audio
 from ccal.music.audio import spectrogram as spectrogram
 from ccal.music.augmentation import Augmentation as Augmentation
 from ccal.music.augmentation import AugmentedPairs as AugmentedPairs
+from ccal.music.book import TuneBook as TuneBook
+from ccal.music.book import play as play
 from ccal.music.building import build_store as build_store
 from ccal.music.engraving import Engraving as Engraving
 from ccal.music.engraving import engrave as engrave

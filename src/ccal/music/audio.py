@@ -16,12 +16,14 @@ from torch import Tensor
 
 from ccal.bounds import Whole, check
 from ccal.errors import InputError
-from ccal.optional import require
+from ccal.music.decoding import decode
 
 SAMPLE_RATE, FRAME_RATE, BINS = 22050, 31.25, 136
 _WINDOW, _BANDS_PER_OCTAVE, _LOWEST, _HIGHEST, _TUNING = 2048, 24, 30.0, 8000.0, 440.0
 # Frames of one pass; long recordings would need gigabytes at once.
 _CHUNK = 2048
+# Seconds of a file.
+_LONGEST = 1200.0
 # Zero crossings of the sinc on each side, the part of the band that is kept, and the window's
 # shape: 0.01 dB off at 0.8 of the narrower band, and 80 dB down at 1.05 of it.
 _ZEROS, _KEPT, _BETA = 40, 0.945, 8.0
@@ -135,21 +137,19 @@ def resample(signal: Tensor, old: int, new: int) -> Tensor:
 
 
 def read_audio(path: str | PathLike[str]) -> tuple[NDArray[np.float32], int]:
-    """Samples (n, channels) within -1 and 1, and their rate, of a WAV, FLAC, Ogg or MP3 file."""
+    """Samples (n,) within -1 and 1, the mean of all channels, and their rate, of a file of sound.
+
+    See `ccal.music.decoding.decode` for the formats; at most 20 minutes are read.
+    """
     name = fspath(path)
     if not Path(name).is_file():
         problem = "is a folder" if Path(name).is_dir() else "there is no such file"
         raise InputError(f"{name!r}: {problem}; expected a recording.")
-    module = require("soundfile", extra="music", purpose="Reading audio files")
     try:
-        samples, rate = module.read(name, dtype="float32", always_2d=True)
-    except (RuntimeError, OSError, TypeError) as error:
-        raise InputError(
-            f"{name!r} cannot be read as audio ({error}); expected WAV, FLAC, Ogg or MP3."
-        ) from error
-    if len(samples) == 0:
-        raise InputError(f"{name!r} has no sound: 0 samples.")
-    return samples, int(rate)
+        with open(name, "rb") as file:
+            return decode(file, _LONGEST)
+    except (InputError, OSError) as error:
+        raise InputError(f"{name!r}: {error}") from error
 
 
 def audio_spectrogram(path: str | PathLike[str]) -> Tensor:

@@ -63,6 +63,7 @@ _MARGIN = re.compile(r'class="page-margin" transform="translate\((\d+), (\d+)\)"
 _SIZE = re.compile(r'class="definition-scale"[^>]*viewBox="0 0 (\d+) (\d+)"')
 # Columns of paper between two lines that are laid one behind the other.
 _GAP = 6
+_VIEW = re.compile(r'<svg viewBox="0 0 (\d+) (\d+)"')
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,17 @@ def _in_a_row(
         begins.append((float(start - first), float(-top)))
         start += strips[-1].shape[1]
     return np.concatenate(strips, axis=1), begins
+
+
+def draw(score: Score, *, space: float = 4.0, timeout: float = 60.0) -> str:
+    """The same staff line as a drawing in SVG, as wide as `engrave` makes it.
+
+    Nothing above or below the staff is cut off.
+    """
+    module = require("verovio", extra="music", purpose="Engraving")
+    svg, _ = in_child(_verovio, module, to_mei(score), _OPTIONS, timeout=timeout)
+    width, height = (float(part) * 10 * space / _SPACE for part in _VIEW.findall(svg)[0])
+    return svg.replace("<svg ", f'<svg width="{width:.2f}" height="{height:.2f}" ', 1)
 
 
 def _verovio(module: Any, mei: str, options: dict[str, Any]) -> tuple[str, list[dict[str, Any]]]:

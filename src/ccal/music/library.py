@@ -1,9 +1,8 @@
 """`TuneLibrary`: the tunes of a store, found by a recording or by a picture of their staff."""
 
-import io
-import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -16,22 +15,22 @@ from ccal.bounds import Options, Whole, check
 from ccal.errors import InputError
 from ccal.files import alone_in
 from ccal.model import DualEncoder
-from ccal.music.abc import parse_abc
+from ccal.music.abc import tempo_of
 from ccal.music.audio import FRAME_RATE
+from ccal.music.book import LibraryTune, TuneBook
 from ccal.music.embedding import MODALITIES, POSITION, Embedder, cut, positions_of
-from ccal.music.identification import Alignment, rank_tunes, staff_axis, time_axis
+from ccal.music.identification import Alignment, Axis, rank_tunes, staff_axis, time_axis
 from ccal.music.pairs import FRAMES
-from ccal.music.pictures import staff_picture
 from ccal.music.queries import Picture, Recording, level_of, listen, moments, read_staff, spots
-from ccal.music.sound import RENDER_RATE, synthesise
+from ccal.music.rendering import ONSET
 from ccal.music.store import SheetAudioStore
-from ccal.optional import require
 from ccal.retrieval.embedding import fingerprint, unit_vectors
 from ccal.retrieval.exact import nearest
 from ccal.retrieval.items import DamagedIndexError, OtherModelError
 
-MANIFEST, _FORMAT = "library.json", 1
-_KEYS = ("model", "store", "store_folder", "level", "dim", "places", "files")
+MANIFEST, _FORMAT = "library.json", 2
+_KEYS = ("model", "store", "settings", "skipped", "level", "dim", "tunes", "files")
+_TUNE = ("name", "source", "key", "tempo", "columns", "frames", "positions", "onsets")
 # Frames between snippets of a recording, and columns between those of a picture.
 _HOP, _PIXELS = 8, 10
 # A query of more than 20 seconds, or about as much of staff, is compared piece by piece. Only the
@@ -39,10 +38,6 @@ _HOP, _PIXELS = 8, 10
 _LONGEST, _WIDEST, _HEARD = 20 * FRAME_RATE, 800.0, round(120 * FRAME_RATE)
 
 Progress = Callable[[int, int], None]
-
-
-class OtherTunesError(InputError):
-    """The library was made of other tunes than its store has now."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +50,7 @@ class TuneMatch:
         source: the file and the number that it came from.
         score: mean cosine along the alignment; 1 is best, and chance is near 0.
         columns: from which to which column of the tune's staff line the query goes, in pixels.
-        seconds: from when to when in its sound, at the library's tempo.
+        seconds: from when to when in its sound, as `TuneLibrary.wav` plays it.
         path: (second of the recording or column of the picture, column of the staff, second of the
             sound) for each snippet; none of the three ever falls.
     """
@@ -83,27 +78,33 @@ class Snippet:
     score: float
 
 
-class TuneLibrary:
-    """Embeddings of every position of every tune of a store, on its staff and in its sound.
+class TuneLibrary(TuneBook):
+    """Embeddings of every position of every tune, on its staff and in its sound.
 
-    A library belongs to the model and to the store that it was made of, and refuses others. It is
-    memory-mapped; a folder has a complete library or none. Tunes are numbered as in the store.
-    `positions` (n,) are the moments that can be found, and `vectors` maps each modality to their
-    embeddings (n, dim).
+    A library belongs to the model that it was made with, and refuses others. A folder has a
+    complete library or none; nothing but the folder is needed to search and to show tunes.
+    `positions` (n,) are the moments that can be found, `vectors` maps each modality to their
+    embeddings (n, dim), and `onsets` (m,) are the notes. All frames are at one tempo, that of
+    `settings`; seconds are at the tempo of each tune. `folder` is where it is (the first of a
+    joined one), and `store_hash` names the tunes of its store.
     """
 
     def __init__(
-        self, folder: Path, about: dict[str, Any], embedder: Embedder, store: SheetAudioStore
+        self,
+        embedder: Embedder,
+        about: Mapping[str, Any],
+        tunes: Sequence[LibraryTune],
+        arrays: Mapping[str, NDArray[Any]],
+        folder: Path,
+        texts: Callable[[str], str] | None = None,
     ) -> None:
-        self.folder, self.store = folder, store
-        self._about, self._embedder, self._files = about, embedder, _files(folder)
-        count, dim = int(about["places"]), int(about["dim"])
-        self.positions = self._files.array(about, "places", POSITION, (count,))
-        self.vectors: dict[str, NDArray[np.float32]] = {
-            name: self._files.array(about, name, np.float32, (count, dim)) for name in MODALITIES
-        }
-        self._time = time_axis(self.positions, len(store))
-        self._staff = staff_axis(self.positions, len(store), _PIXELS)
+        super().__init__(tunes, about["settings"], arrays["onsets"], texts)
+        self.folder, self.positions = folder, arrays["positions"]
+        self.vectors: dict[str, NDArray[np.float32]] = {name: arrays[name] for name in MODALITIES}
+        self.level: float = about["level"]
+        self.skipped = [(str(title), str(reason)) for title, reason in about["skipped"]]
+        self.store_hash: str = about["store"]
+        self._embedder = embedder
 
     @classmethod
     def build(
@@ -125,23 +126,29 @@ class TuneLibrary:
         with alone_in(where):
             files, positions = _files(where), positions_of(store)
             count, dim = len(positions), embedder.dim
-            # On disk, positions are called places.
-            entries = {"places": files.write_array("places", POSITION, (count,), [positions])}
+            tunes = _described(store, positions)
+            rows = {"positions": (POSITION, [positions]), "onsets": (ONSET, [store.onsets])}
+            entries = {
+                name: files.write_array(name, dtype, (len(parts[0]),), parts)
+                for name, (dtype, parts) in rows.items()
+            }
             for done, modality in zip((0, count), MODALITIES, strict=True):
-                rows = embedder.embed_tunes(modality, store, positions)
-                counted = _counted(rows, done, 2 * count, progress)
-                entries[modality] = files.write_array(modality, np.float32, (count, dim), counted)
+                made = embedder.embed_tunes(modality, store, positions)
+                counted = _counted(made, done, 2 * count, progress)
+                # In half precision a cosine is off by less than 0.001.
+                entries[modality] = files.write_array(modality, np.float16, (count, dim), counted)
             about = {
                 "model": fingerprint(model),
                 "store": store.manifest["hash"],
-                "store_folder": os.path.relpath(store.folder, where),
+                "settings": store.settings,
+                "skipped": store.skipped,
                 "level": level_of(store.audio[: 1 << 16]),
                 "dim": dim,
-                "places": count,
+                "tunes": [asdict(tune) for tune in tunes],
                 "files": entries,
             }
             files.finish(about)
-        return cls(where, about, embedder, store)
+        return cls.open(where, model)
 
     @classmethod
     def open(
@@ -149,15 +156,19 @@ class TuneLibrary:
         folder: str | PathLike[str],
         model: DualEncoder,
         *,
-        store: SheetAudioStore | None = None,
+        texts: Callable[[str], str] | None = None,
     ) -> Self:
-        """Open a library with its own model; `store` is needed only if the store has moved."""
+        """Open a library with its own model.
+
+        `texts` gives the notation of a tune by its key, for a library that is without it.
+        """
         where = Path(fspath(folder))
         if not (where / MANIFEST).is_file():
             raise InputError(
                 f"{str(where)!r} holds no finished library; TuneLibrary.build makes one."
             )
-        about = _files(where).read(_KEYS)
+        files = _files(where)
+        about = files.read(_KEYS)
         found = fingerprint(model)
         if found != about["model"]:
             raise OtherModelError(
@@ -165,28 +176,49 @@ class TuneLibrary:
                 f"{about['model'][:12]}; this one has {found[:12]}). Open it with its own, or "
                 "build it again with this one."
             )
-        if store is None:
-            original = (where / about["store_folder"]).resolve()
-            if not original.is_dir():
-                raise InputError(
-                    f"the tunes of the library {str(where)!r} were in {str(original)!r}, which is "
-                    "gone; say where they are with store=SheetAudioStore(...), or build both again."
-                )
-            store = SheetAudioStore(original)
-        if store.manifest["hash"] != about["store"]:
-            raise OtherTunesError(
-                f"the library {str(where)!r} was made of other tunes than are now in "
-                f"{str(store.folder)!r}; build it again."
-            )
-        return cls(where, about, Embedder(model), store)
+        tunes = [LibraryTune(**{k: t.get(k) for k in (*_TUNE, "abc")}) for t in about["tunes"]]
+        count, notes = (sum(getattr(t, k) for t in tunes) for k in ("positions", "onsets"))
+        shape, arrays = (count, int(about["dim"])), {}
+        for name in MODALITIES:
+            halves = files.array(about, name, np.float16, shape)
+            arrays[name] = _units(halves.astype(np.float32))
+        for name, dtype, length in (("positions", POSITION, count), ("onsets", ONSET, notes)):
+            arrays[name] = np.array(files.array(about, name, dtype, (length,)))
+        return cls(Embedder(model), about, tunes, arrays, where, texts)
 
-    @property
-    def names(self) -> list[str]:
-        """The name of each tune."""
-        return [tune.name for tune in self.store.tunes]
+    @classmethod
+    def joined(cls, libraries: Sequence[Self]) -> Self:
+        """Several libraries of one model as one, their tunes one after the other."""
+        first, *others = libraries
+        if not others:
+            return first
+        if any(one.settings["tempo"] != first.settings["tempo"] for one in others):
+            raise InputError("libraries that were rendered at different tempi cannot be joined.")
+        starts = np.cumsum([0, *(len(one) for one in libraries)]).tolist()
+        parts = [one.positions.copy() for one in libraries]
+        for part, start in zip(parts, starts, strict=False):
+            part["tune"] += start
+        arrays = {
+            "positions": np.concatenate(parts),
+            "onsets": np.concatenate([one.onsets for one in libraries]),
+            **{name: np.concatenate([o.vectors[name] for o in libraries]) for name in MODALITIES},
+        }
+        about = {
+            "store": "",
+            "settings": first.settings,
+            "skipped": [skipped for one in libraries for skipped in one.skipped],
+            "level": first.level,
+        }
+        tunes = [tune for one in libraries for tune in one.tunes]
+        # Only the library that comes with the package is without the texts of its tunes.
+        texts = next((one._texts for one in libraries if one._texts), None)
+        return cls(first._embedder, about, tunes, arrays, first.folder, texts)
 
-    def __len__(self) -> int:
-        return len(self.store)
+    @cached_property
+    def _axes(self) -> tuple[Axis, Axis]:
+        """Steps of time, and along the staff."""
+        count = len(self.tunes)
+        return time_axis(self.positions, count), staff_axis(self.positions, count, _PIXELS)
 
     def __repr__(self) -> str:
         return f"TuneLibrary({len(self):,} tunes, {len(self.positions):,} positions)"
@@ -198,11 +230,11 @@ class TuneLibrary:
         their rate. Three seconds are enough to try, ten to be sure.
         """
         check("k", k, Whole(at_least=1))
-        heard = listen(audio, self._about["level"])[:_HEARD]
+        heard = listen(audio, self.level)[:_HEARD]
         middles = moments(heard, _HOP)
         queries = self._embedder.embed("audio", cut(heard, middles, mirrored=True))
         vectors = self.vectors["sheet"]
-        found = rank_tunes(queries, middles, vectors, self._time, k=k, longest=_LONGEST)
+        found = rank_tunes(queries, middles, vectors, self._axes[0], k=k, longest=_LONGEST)
         return [self._match(a, middles, "frame", len(heard), 1 / FRAME_RATE) for a in found]
 
     def identify_sheet(self, picture: Picture, k: int = 10) -> list[TuneMatch]:
@@ -215,7 +247,7 @@ class TuneLibrary:
         middles = spots(staff, _PIXELS)
         queries = self._embedder.embed("sheet", cut(staff.ink, middles, mirrored=True))
         vectors = self.vectors["audio"]
-        found = rank_tunes(queries, middles, vectors, self._staff, k=k, longest=_WIDEST)
+        found = rank_tunes(queries, middles, vectors, self._axes[1], k=k, longest=_WIDEST)
         return [self._match(a, middles, "column", len(staff.ink), staff.scale) for a in found]
 
     def search_snippets(
@@ -224,48 +256,17 @@ class TuneLibrary:
         """For each of some vectors (n, dim) the k nearest snippets of a modality, best first."""
         check("modality", modality, Options(*MODALITIES))
         check("k", k, Whole(at_least=1))
-        queries = unit_vectors(vectors, self._about["dim"], "vectors")
+        queries = unit_vectors(vectors, self._embedder.dim, "vectors")
         found = nearest(queries, self.vectors[modality], k)
         answers = []
         for cosines, rows in zip(found.cosines, found.positions, strict=True):
             best = np.lexsort((rows, -cosines))[:k]
             at = zip(self.positions[rows[best]].tolist(), cosines[best].tolist(), strict=True)
-            answers.append([Snippet(t, x, frame / FRAME_RATE, c) for (t, x, frame), c in at])
+            found_here = [
+                Snippet(t, x, float(self.seconds(t, frame)), c) for (t, x, frame), c in at
+            ]
+            answers.append(found_here)
         return answers
-
-    def staff_png(
-        self,
-        tune: int,
-        columns: tuple[float, float] | None = None,
-        mark: tuple[float, float] | None = None,
-    ) -> bytes:
-        """The staff line of a tune as a PNG: all, or `columns` from..to, with `mark` in colour."""
-        return staff_picture(self.store.tune(self._check(tune)).sheet, columns, mark)
-
-    def wav(self, tune: int, seconds: tuple[float, float] | None = None) -> bytes:
-        """The sound of a tune as a WAV file, 16 bits and one channel: all, or from..to."""
-        abc, settings = self.store.tunes[self._check(tune)].abc, self.store.settings
-        if abc is None:
-            raise InputError(
-                f"the store {str(self.store.folder)!r} was built by an earlier version, without "
-                "the texts of its tunes; `ccal data build` (in Python, build_store) with the same "
-                "tunes adds them."
-            )
-        wanted = {name: settings[name] for name in ("sound_font", "program", "tempo")}
-        sound = synthesise(parse_abc(abc), **wanted)
-        if seconds is not None:
-            first, last = (round(second * RENDER_RATE) for second in seconds)
-            if not 0 <= first < last:
-                raise InputError(
-                    f"seconds must be from..to, got {seconds[0]:g} and {seconds[1]:g}."
-                )
-            sound = sound[first:last]
-        # Nearly as loud as a WAV file can be.
-        sound = sound * (0.9 / max(float(np.abs(sound).max(initial=0)), 1e-6))
-        module = require("soundfile", extra="music", purpose="Writing audio")
-        content = io.BytesIO()
-        module.write(content, sound, RENDER_RATE, format="WAV", subtype="PCM_16")
-        return content.getvalue()
 
     def _match(
         self, found: Alignment, middles: NDArray[np.int64], unit: str, length: int, scale: float
@@ -276,31 +277,50 @@ class TuneLibrary:
         them seconds or pixels.
         """
         positions, at = self.positions[found.positions], middles[found.snippets]
-        own = self.positions[slice(*self._time.bounds[found.tune : found.tune + 2])]
+        own = self.positions[slice(*self._axes[0].bounds[found.tune : found.tune + 2])]
         # Beyond its outermost middles a query goes on for half a snippet, unless it ends before.
         first = positions[unit][0] - min(FRAMES // 2, at[0])
         last = positions[unit][-1] + min(FRAMES // 2, length - at[-1])
         column, frame = (np.interp([first, last], own[unit], own[n]) for n in ("column", "frame"))
-        tune = self.store.tunes[found.tune]
-        path = zip(at * scale, positions["column"], positions["frame"] / FRAME_RATE, strict=True)
+        tune, (begin, end) = self.tunes[found.tune], self.seconds(found.tune, frame).tolist()
+        seconds = self.seconds(found.tune, positions["frame"])
+        path = zip(at * scale, positions["column"], seconds, strict=True)
         return TuneMatch(
             tune=found.tune,
             name=tune.name,
             source=tune.source,
             score=found.score,
             columns=(float(column[0]), float(column[1])),
-            seconds=(float(frame[0]) / FRAME_RATE, float(frame[1]) / FRAME_RATE),
+            seconds=(begin, end),
             path=[(float(q), float(c), float(s)) for q, c, s in path],
         )
-
-    def _check(self, tune: int) -> int:
-        if not 0 <= tune < len(self):
-            raise InputError(f"the library has the tunes 0 to {len(self) - 1}, not {tune}.")
-        return tune
 
 
 def _files(folder: Path) -> ArrayFolder:
     return ArrayFolder(folder, MANIFEST, _FORMAT, kind="library", error=DamagedIndexError)
+
+
+def _described(store: SheetAudioStore, positions: NDArray[Any]) -> list[LibraryTune]:
+    """The tunes of a store, for a library with these positions."""
+    counts = np.bincount(positions["tune"], minlength=len(store)).tolist()
+    return [
+        LibraryTune(
+            name=tune.name,
+            source=tune.source,
+            key=tune.key,
+            tempo=tempo_of(tune.abc or "") or float(store.settings["tempo"]),
+            columns=tune.sheet[1] - tune.sheet[0],
+            frames=tune.audio[1] - tune.audio[0],
+            positions=count,
+            onsets=tune.onsets[1] - tune.onsets[0],
+            abc=tune.abc,
+        )
+        for tune, count in zip(store.tunes, counts, strict=True)
+    ]
+
+
+def _units(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
 def _counted(

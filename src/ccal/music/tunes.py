@@ -24,6 +24,7 @@ from ccal.music.musicxml import SUFFIXES as MUSICXML
 from ccal.music.musicxml import read_musicxml
 from ccal.optional import install_command
 
+NOTATION = (".abc", *MUSICXML, *MIDI)
 # Printed in 1883 and 1903, and part of the package music21.
 COLLECTIONS = {"ryan": "ryansMammoth", "oneill": "oneills1850"}
 # Chosen on the Nottingham tunes: nearly all pairs that share a fifth of their runs have similar
@@ -48,8 +49,7 @@ def read_tunes(
     """
     where = Path(fspath(path))
     if where.is_dir():
-        known = (".abc", *MUSICXML, *MIDI)
-        files = sorted(file for file in where.rglob("*") if file.suffix.lower() in known)
+        files = sorted(file for file in where.rglob("*") if file.suffix.lower() in NOTATION)
         if not files:
             raise InputError(f"the folder {str(where)!r} has no ABC, MusicXML or MIDI files.")
     elif where.is_file():
@@ -86,6 +86,11 @@ def read_tunes(
             f"{str(where)!r} has no tunes: in ABC notation each begins with a line such as X:1."
         )
     return tunes
+
+
+def holds_notation(folder: Path) -> bool:
+    """Whether a folder, or one inside of it, has a file of notation."""
+    return any(file.suffix.lower() in NOTATION for file in folder.rglob("*"))
 
 
 def collection(name: str) -> list[Tune]:

@@ -21,9 +21,9 @@ from starlette.datastructures import Headers
 from starlette.responses import Response, StreamingResponse
 
 from ccal.errors import CcalError
+from ccal.media_types import AUDIO, HEAD, IMAGES, sniff
 from ccal.optional import require
 from ccal.serve.collection import Media, UnknownItemError
-from ccal.serve.uploads import AUDIO, HEAD, IMAGES, sniff
 
 _LARGEST_IMAGE, _CHUNK = 256 * 2**20, 128 * 1024
 _THUMBNAIL_SIDE, _THUMBNAILS = 480, 512

@@ -157,8 +157,10 @@ class Place(BaseModel):
     columns: tuple[float, float]
     seconds: tuple[float, float]
     width: int = Field(description="Columns of the whole staff.")
-    scale: int = Field(description="Pixels of the picture in one column.")
     duration: float = Field(description="Seconds of the whole sound.")
+    onsets: list[tuple[float, float]] = Field(
+        description="Second and column at which each note of the whole tune begins."
+    )
     path: list[tuple[float, float, float]] = Field(
         description="The alignment: position in the query, column and second of the tune."
     )

@@ -10,13 +10,14 @@ from anyio.to_thread import run_sync
 from starlette.responses import Response
 
 from ccal.errors import InputError
+from ccal.media_types import AUDIO, HEAD, IMAGES, sniff
 from ccal.serve.batching import Batcher
 from ccal.serve.collection import Answer, Collection, Entry, Query, encode
 from ccal.serve.guard import Limits
 from ccal.serve.memory import Lease, Memory
 from ccal.serve.metrics import Metrics
 from ccal.serve.problems import ProblemError, is_users_error
-from ccal.serve.uploads import AUDIO, HEAD, IMAGES, decode_audio, decode_image, memory_for, sniff
+from ccal.serve.uploads import decode_audio, decode_image, memory_for
 
 Value = TypeVar("Value")
 _READERS = 8

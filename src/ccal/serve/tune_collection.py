@@ -1,7 +1,6 @@
 """A `TuneLibrary` as a collection: recordings find scores, and scores find recordings."""
 
 import re
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -14,23 +13,12 @@ import numpy as np
 from ccal.errors import InputError
 from ccal.model import DualEncoder
 from ccal.music import TuneLibrary, TuneMatch
-from ccal.music.audio import FRAME_RATE
 from ccal.optional import require
 from ccal.retrieval import fingerprint
 from ccal.retrieval.backends.base import Vectors
 from ccal.serve import describing
 from ccal.serve.batching import attempt
-from ccal.serve.cached_reader import FileSizes
-from ccal.serve.collection import (
-    Answer,
-    Card,
-    CutShortError,
-    End,
-    Entry,
-    Media,
-    Query,
-    UnknownItemError,
-)
+from ccal.serve.collection import Answer, Card, End, Entry, Media, Query, UnknownItemError
 from ccal.serve.describing import check_modality, evenly, has_words, short
 from ccal.serve.evaluation import Evaluation, find_run
 from ccal.serve.mapping import Map
@@ -38,7 +26,7 @@ from ccal.serve.sample import MOST, Sample
 
 _ID = re.compile(r"tune-(0|[1-9][0-9]{0,8})")
 _MODALITIES, _OTHER = ("sheet", "audio"), {"audio": "sheet", "sheet": "audio"}
-_EXAMPLES, _SOUNDS = 12, 64
+_EXAMPLES, _SOUNDS, _DRAWINGS = 12, 64, 512
 
 
 class TuneCollection:
@@ -57,15 +45,8 @@ class TuneCollection:
         self.title, self._library = title, library
         self._evaluation = find_run(model_folder)
         self._about = describing.describe_model(model, fingerprint(model), model_folder)
-        folders = {library.folder, library.store.folder}
-        self._sizes = [FileSizes(folder, lambda name: name.endswith(".npy")) for folder in folders]
-        self._cut: list[str] = []
-        self._lock = threading.Lock()
-        self._scale = 1
-        if len(library):
-            # A PNG's header says its width.
-            self._scale = int.from_bytes(library.staff_png(0)[16:20], "big") // self._width(0)
         self._sound = lru_cache(maxsize=_SOUNDS)(library.wav)
+        self._drawing = lru_cache(maxsize=_DRAWINGS)(library.staff_svg)
         self._map = lru_cache(maxsize=1)(self._draw)
 
     def counts(self) -> dict[str, int]:
@@ -73,12 +54,7 @@ class TuneCollection:
         return dict.fromkeys(_MODALITIES, len(self._library))
 
     def check(self) -> None:
-        """The library checked its files when it opened them; since then none may become shorter."""
-        with self._lock:
-            self._cut += [name for sizes in self._sizes for name in sizes.cut()]
-            if self._cut:
-                names = ", ".join(self._cut)
-                raise CutShortError(f"Cut short while it was served: {names}. Restart the server.")
+        """A library is in memory, so that nothing can happen to it."""
 
     def queries(self) -> Mapping[str, str]:
         """Recordings, and pictures of a staff."""
@@ -135,18 +111,16 @@ class TuneCollection:
         return self._entry(self._number(id), "sheet")
 
     def media(self, kind: str, id: str) -> Media:
-        """The staff of a tune as PNG, or its sound as WAV."""
+        """The staff of a tune as SVG, or its sound as WAV."""
         tune = self._number(id)
-        self.check()
         if kind == "staff":
-            return Media(self._library.staff_png(tune), "image/png")
+            return Media(self._drawing(tune).encode(), "image/svg+xml")
         if kind == "audio":
             return Media(self._sound(tune), "audio/wav")
         raise UnknownItemError(f"The item has no {kind}.")
 
     def points(self) -> dict[str, Any]:
         """A map of the tunes, by the mean of their snippets in each modality."""
-        self.check()
         return self._map().answer
 
     def dimensions(self, ends: Sequence[int]) -> list[End]:
@@ -160,13 +134,13 @@ class TuneCollection:
     def warm(self) -> None:
         """Run the networks once."""
         if len(self._library):
-            self._library.identify_sheet(self._staff(0), k=1)
+            # Noise needs nothing engraved or played.
+            self._library.identify((np.random.default_rng(0).normal(0, 0.1, 66_150), 22_050), k=1)
 
     def close(self) -> None:
         """A library has nothing to close."""
 
     def _answer(self, query: Query) -> Answer:
-        self.check()
         data, item = query.data, None
         if query.kind == "item":
             tune = self._number(data)
@@ -181,18 +155,19 @@ class TuneCollection:
 
     def _entry(self, tune: int, modality: str, match: TuneMatch | None = None) -> Entry:
         """A tune; all of it, or the part that matches."""
-        stored = self._library.store.tunes[tune]
-        width, duration = self._width(tune), (stored.audio[1] - stored.audio[0]) / FRAME_RATE
+        about, notes = self._library.tunes[tune], self._library.notes(tune)
+        duration = float(self._library.seconds(tune, about.frames))
+        onsets = zip(self._library.seconds(tune, notes["frame"]), notes["centre"], strict=True)
         place = {
-            "columns": match.columns if match else (0.0, float(width)),
+            "columns": match.columns if match else (0.0, float(about.columns)),
             "seconds": match.seconds if match else (0.0, duration),
             "path": match.path if match else [],
-            "width": width,
-            "scale": self._scale,
+            "onsets": [(round(float(s), 3), round(float(c), 1)) for s, c in onsets],
+            "width": about.columns,
             "duration": round(duration, 3),
         }
-        facts = {"source": stored.source, "key": stored.key}
-        title, media = short(stored.name, 200), ("staff", "audio")
+        facts = {"source": about.source, "tempo": round(about.tempo)}
+        title, media = short(about.name, 200), ("staff", "audio")
         card = Card(f"tune-{tune}", modality, modality, title, facts, media=media)
         return Entry(card, match.score if match else None, place=place)
 
@@ -202,12 +177,8 @@ class TuneCollection:
             raise UnknownItemError(f"There is no item {short(id, 200)!r}.")
         return int(match[1])
 
-    def _width(self, tune: int) -> int:
-        first, last = self._library.store.tunes[tune].sheet
-        return last - first
-
     def _staff(self, tune: int) -> Any:
-        return np.ascontiguousarray(self._library.store.tune(tune).sheet.T)
+        return np.ascontiguousarray(self._library.staff(tune).T)
 
     def _samples(self, tune: int) -> Any:
         module = require("soundfile", extra="music", purpose="Reading audio")
