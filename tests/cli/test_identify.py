@@ -129,7 +129,7 @@ def test_what_cannot_be_identified(place: Path, tmp_path: Path) -> None:
     for query, said in (
         (tmp_path / "none.wav", "there is no such file"),
         (tmp_path, "is a folder; expected a file"),
-        (tmp_path / "broken.wav", "cannot be read as audio"),
+        (tmp_path / "broken.wav", "cannot be read as sound"),
         (tmp_path / "silent.wav", "silent from its beginning"),
         (tmp_path / "empty.png", "no staff was found"),
     ):
@@ -140,7 +140,7 @@ def test_what_cannot_be_identified(place: Path, tmp_path: Path) -> None:
     known = ["--library", tmp_path, "--model", place / "model"]
     outcome = invoke("identify", place / "played.wav", *known)
     assert outcome.code == 2
-    assert "has no finished store; `ccal data build`" in outcome.err
+    assert "holds no tunes: expected files of ABC" in outcome.err
 
 
 def test_ctrl_c_while_embedding_leaves_nothing_half_done(place: Path, tmp_path: Path) -> None:

@@ -140,10 +140,13 @@ def test_a_store_of_tunes_is_served_from_the_command_line(
     monkeypatch.setattr(
         "ccal.serve.app.run", lambda app, listener, started, over: served.append(started())
     )
-    for location in (store.folder, library.folder):
+    for location, said in (
+        (store.folder, "Tunes that are new are engraved"),
+        (library.folder, "4 sheet and 4 audio items"),
+    ):
         outcome = invoke("serve", location, "--model", tmp_path / "model", "--port", 0)
         assert outcome.code == 0, outcome
-        assert "4 sheet and 4 audio items" in outcome.err
+        assert said in outcome.err
     assert len(served) == 2
 
 
@@ -190,7 +193,7 @@ def test_the_bundled_tunes_are_rendered_while_the_server_answers(
     outcome = start(monkeypatch, make, over)
     assert outcome.code == 0, outcome
     said = outcome.err.splitlines()
-    assert said[0].startswith("The first time, the tunes are rendered and embedded")
+    assert said[0].startswith("Tunes that are new are engraved, played and embedded")
     assert said[1].startswith("Open http://127.0.0.1:")
     assert said[2:] == ["Serving folk tunes: 4 sheet and 4 audio items.", "Stopped."]
 

@@ -64,8 +64,14 @@ def open_tunes(
 def is_ready(location: str | PathLike[str] | None, model: DualEncoder) -> bool:
     """Whether `open_tunes` needs to build nothing."""
     folder = library_folder("folk-tunes") if location is None else Path(fspath(location))
+    if (folder / STORE).is_file():
+        return _library_folder(folder, model).is_dir()
     manifest = folder / MANIFEST
     return manifest.is_file() and json.loads(manifest.read_bytes())["model"] == fingerprint(model)
+
+
+def _library_folder(store: Path, model: DualEncoder) -> Path:
+    return store / f"library-{fingerprint(model)[:12]}"
 
 
 def library_of(
@@ -76,7 +82,7 @@ def library_of(
     It is built if it is missing, damaged, or of the tunes that the store had before. `progress` is
     called with the number of snippets done and their total.
     """
-    folder = store.folder / f"library-{fingerprint(model)[:12]}"
+    folder = _library_folder(store.folder, model)
     if (folder / MANIFEST).is_file():
         try:
             library = TuneLibrary.open(folder, model)
