@@ -22,9 +22,6 @@ _FIFTHS = dict(zip("FCGDAEB", range(-1, 6), strict=True))
 # Fifths from the signature of the major key to that of the mode on the same note.
 _MODES = {"maj": 0, "ion": 0, "mix": -1, "dor": -2, "min": -3, "aeo": -3, "phr": -4, "loc": -5}
 _MODES |= {"m": -3, "lyd": 1}
-# A beat as a fraction of a whole note, and beats a minute: 3/8=120. Words may stand beside it.
-_TEMPO = re.compile(r"(?:(\d+)/(\d+)(?:\s+\d+/\d+)*\s*=\s*)?(\d+(?:\.\d+)?)\s*(?:\"|$|\s)")
-_SLOWEST, _FASTEST = 20.0, 400.0
 _LENGTH = r"\d*(?:/+\d*)*"
 # Sign, letter, octave, length and tie.
 _PITCH = rf"(\^\^|\^|__|_|=|)([A-Ga-g])([,']*)({_LENGTH})(-?)"
@@ -91,33 +88,6 @@ def split_tunes(text: str, source: str) -> list[Tune]:
         where = f"{source}, X:{number[1].strip()}"
         tunes.append(Tune(part.strip() + "\n", name[1].strip() if name else "untitled", where))
     return tunes
-
-
-def tempo_of(abc: str) -> float | None:
-    r"""The tempo of the first field `Q:` of a tune, in quarter notes a minute, within 20 and 400.
-
-    >>> tempo_of("X:1\nQ:3/8=120\nK:C\n"), tempo_of('X:1\nQ:"Allegro" 1/2=104\nK:C\n')
-    (180.0, 208.0)
-    >>> tempo_of("X:1\nL:1/8\nQ:120\nK:C\n"), tempo_of("X:1\nK:C\n")
-    (60.0, None)
-    """
-    field = re.search(r"^Q:\s*([^%\n]*)", abc, flags=re.M)
-    if field is None:
-        return None
-    # "C=120" and a number alone, in old files, count units of length.
-    text = re.sub(r'"[^"]*"', " ", field[1]).replace("C", "").strip().removeprefix("=").strip()
-    found = _TEMPO.match(text)
-    if found is None:
-        return None
-    if found[1]:
-        # Several lengths, as in 1/4 3/8 1/4=40, together are one beat.
-        lengths = re.findall(r"(\d+)/(\d+)", text.partition("=")[0])
-        beat = sum((Fraction(int(a), int(b)) for a, b in lengths if int(b)), Fraction(0))
-    else:
-        unit, metre = (re.search(rf"^{name}:\s*([^%\n]*)", abc, flags=re.M) for name in "LM")
-        beat = _unit(unit[1]) if unit else default_length(metre[1] if metre else "")
-    quarters = float(4 * beat) * float(found[3])
-    return min(max(quarters, _SLOWEST), _FASTEST) if quarters > 0 else None
 
 
 def signature(key: str) -> int:

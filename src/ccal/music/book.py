@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ccal.errors import InputError
-from ccal.music.abc import parse_abc, tempo_of
+from ccal.music.abc import parse_abc
 from ccal.music.audio import FRAME_RATE
 from ccal.music.engraving import draw, engrave
 from ccal.music.pictures import staff_picture
 from ccal.music.sound import RENDER_RATE, synthesise
-from ccal.music.tunes import read_tunes
+from ccal.music.tunes import read_tunes, tempo_of
 from ccal.optional import require
 
 

@@ -15,7 +15,6 @@ from ccal.bounds import Options, Whole, check
 from ccal.errors import InputError
 from ccal.files import alone_in
 from ccal.model import DualEncoder
-from ccal.music.abc import tempo_of
 from ccal.music.audio import FRAME_RATE
 from ccal.music.book import LibraryTune, TuneBook
 from ccal.music.embedding import MODALITIES, POSITION, Embedder, cut, positions_of
@@ -24,6 +23,7 @@ from ccal.music.pairs import FRAMES
 from ccal.music.queries import Picture, Recording, level_of, listen, moments, read_staff, spots
 from ccal.music.rendering import ONSET
 from ccal.music.store import SheetAudioStore
+from ccal.music.tunes import tempo_of
 from ccal.retrieval.embedding import fingerprint, unit_vectors
 from ccal.retrieval.exact import nearest
 from ccal.retrieval.items import DamagedIndexError, OtherModelError

@@ -3,9 +3,11 @@
 One melody may come in several keys and under several names; a split must not have it on two sides.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from importlib.util import find_spec
 from itertools import combinations
 from os import PathLike, fspath
@@ -17,7 +19,7 @@ from numpy.typing import NDArray
 from ccal.bounds import Whole, check
 from ccal.data.splits import Split, part_size
 from ccal.errors import CcalError, InputError
-from ccal.music.abc import Tune, split_tunes
+from ccal.music.abc import Tune, default_length, split_tunes
 from ccal.music.midi import SUFFIXES as MIDI
 from ccal.music.midi import read_midi
 from ccal.music.musicxml import SUFFIXES as MUSICXML
@@ -25,6 +27,9 @@ from ccal.music.musicxml import read_musicxml
 from ccal.optional import install_command
 
 NOTATION = (".abc", *MUSICXML, *MIDI)
+# A beat as a fraction of a whole note, and beats a minute: 3/8=120. Words may stand beside it.
+_TEMPO = re.compile(r"(?:(\d+)/(\d+)(?:\s+\d+/\d+)*\s*=\s*)?(\d+(?:\.\d+)?)\s*(?:\"|$|\s)")
+_SLOWEST, _FASTEST = 20.0, 400.0
 # Printed in 1883 and 1903, and part of the package music21.
 COLLECTIONS = {"ryan": "ryansMammoth", "oneill": "oneills1850"}
 # Chosen on the Nottingham tunes: nearly all pairs that share a fifth of their runs have similar
@@ -91,6 +96,35 @@ def read_tunes(
 def holds_notation(folder: Path) -> bool:
     """Whether a folder, or one inside of it, has a file of notation."""
     return any(file.suffix.lower() in NOTATION for file in folder.rglob("*"))
+
+
+def tempo_of(abc: str) -> float | None:
+    r"""The tempo of the first field `Q:` of a tune, in quarter notes a minute, within 20 and 400.
+
+    >>> tempo_of("X:1\nQ:3/8=120\nK:C\n"), tempo_of('X:1\nQ:"Allegro" 1/2=104\nK:C\n')
+    (180.0, 208.0)
+    >>> tempo_of("X:1\nL:1/8\nQ:120\nK:C\n"), tempo_of("X:1\nK:C\n")
+    (60.0, None)
+    """
+    field = re.search(r"^Q:\s*([^%\n]*)", abc, flags=re.M)
+    if field is None:
+        return None
+    # "C=120" and a number alone, in old files, count units of length.
+    text = re.sub(r'"[^"]*"', " ", field[1]).replace("C", "").strip().removeprefix("=").strip()
+    found = _TEMPO.match(text)
+    if found is None:
+        return None
+    if found[1]:
+        # Several lengths, as in 1/4 3/8 1/4=40, together are one beat.
+        lengths = re.findall(r"(\d+)/(\d+)", text.partition("=")[0])
+        beat = sum((Fraction(int(a), int(b)) for a, b in lengths if int(b)), Fraction(0))
+    else:
+        unit, metre = (re.search(rf"^{name}:\s*([^%\n]*)", abc, flags=re.M) for name in "LM")
+        length = re.match(r"(\d+)/(\d+)", unit[1].strip()) if unit else None
+        usual = default_length(metre[1] if metre else "")
+        beat = Fraction(int(length[1]), max(int(length[2]), 1)) if length else usual
+    quarters = float(4 * beat) * float(found[3])
+    return min(max(quarters, _SLOWEST), _FASTEST) if quarters > 0 else None
 
 
 def collection(name: str) -> list[Tune]:
