@@ -207,7 +207,7 @@ def test_captions_become_pairs_of_one_group(tmp_path: Path, suffix: str) -> None
     assert by_column.group is not None
     assert by_column.group.tolist() == ["x", "x", "x", "y", "x", "x"]
     joined = read_table(path, XY, captions="concatenate").pairs
-    assert joined.column("text")[:] == ["one two three", "four", "five six"]
+    assert joined.column("text")[:] == ["one\ntwo\nthree", "four", "five\nsix"]
     assert joined.group is None
 
 

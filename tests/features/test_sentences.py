@@ -90,6 +90,15 @@ def test_batches_and_duplicates_change_nothing(tmp_path: Path) -> None:
     assert front_end.transform([]).shape == (0, CONFIG["hidden_size"])
 
 
+def test_a_text_of_several_lines_is_the_mean_of_its_lines(tmp_path: Path) -> None:
+    front_end = SentenceEmbeddings(write_tiny_bert(tmp_path / "net"), cache=None)
+    rows = front_end.transform(
+        ["a dog\nred birds\n \r\nblue\n", "a dog", "red birds", "blue", "\n"]
+    )
+    np.testing.assert_allclose(rows[0], rows[1:4].mean(0), rtol=0, atol=1e-6)
+    assert np.isfinite(rows).all()
+
+
 def test_a_second_run_asks_the_network_nothing(tmp_path: Path) -> None:
     texts = [" ".join(["dog"] * count) + end for count in range(1, 9) for end in " abcde"]
     folder, done = write_tiny_bert(tmp_path / "net"), []

@@ -157,7 +157,7 @@ PAIRS = {
     "captions": _pair(
         Literal["separate", "concatenate"],
         "What becomes of a list of texts in one row: `separate` makes a pair of each, "
-        "`concatenate` one long text.",
+        "`concatenate` one text of several lines.",
         metavar="HOW",
         shown="separate",
     ),

@@ -83,7 +83,7 @@ def read_table(
     an array whose row i belongs to the table's row i. Modalities in `files` hold paths, relative to
     `root` (default: the table's folder); they must exist and stay paths. `label`, `group` and
     `split` name further columns. Several captions in one row (a list, in JSONL or Parquet) become
-    pairs of one group, or one text with `captions="concatenate"`.
+    pairs of one group, or one text of several lines with `captions="concatenate"`.
 
     Bad rows raise `InputError` with a report by line number, of which `limit` are shown; with
     `strict=False` they are left out and the report is `Table.bad`.
@@ -188,7 +188,7 @@ def _texts(record: dict[str, Any], name: str, layout: _Layout) -> list[str]:
     if not value:
         raise _BadRowError(f"{column} is an empty list")
     texts = [_text(v, f"{column} {i} of {len(value)}") for i, v in enumerate(value, start=1)]
-    return [" ".join(texts)] if layout.concatenate else texts
+    return ["\n".join(texts)] if layout.concatenate else texts
 
 
 def _text(value: object, what: str) -> str:

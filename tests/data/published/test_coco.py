@@ -76,7 +76,7 @@ def test_concatenated_by_name(tree: Path) -> None:
     assert table.pairs[0] == ("val2014/COCO_val2014_000000000042.jpg", "A bus under a bridge.")
     assert split_of(table) == ["test"]
     table = read_coco(files(tree), images=None, captions="concatenate")
-    assert table.pairs.column("text")[0] == ("Seven kites above a beach. Kites fly over the sand.")
+    assert table.pairs.column("text")[0] == "Seven kites above a beach.\nKites fly over the sand."
     assert len(table.pairs) == 3
 
 

@@ -67,7 +67,7 @@ def test_captions_separate(tree: Path) -> None:
 def test_captions_concatenated(tree: Path) -> None:
     table = read_flickr(**options(tree, captions="concatenate"))
     assert table.pairs.column("text")[0] == (
-        "Four boys row a blue boat . A boat with children on a lake ."
+        "Four boys row a blue boat .\nA boat with children on a lake ."
     )
     assert split_of(table) == ["valid", "train", "test"]
     assert table.rows.tolist() == [0, 1, 2]

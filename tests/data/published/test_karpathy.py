@@ -47,7 +47,7 @@ def test_flickr(tmp_path: Path) -> None:
 
     table = read_karpathy(path, images=None, captions="concatenate")
     assert table.pairs.column("image")[:] == ["0.jpg", "1.jpg", "2.jpg"]
-    assert table.pairs.column("text")[0] == "A dog . A brown dog ."
+    assert table.pairs.column("text")[0] == "A dog .\nA brown dog ."
     assert table.pairs.group is None
 
 

@@ -69,7 +69,10 @@ def test_captions_concatenated(cub: Path) -> None:
     given = {"train": classes["trainval"], "test": classes["test"]}
     table = read_reed(**options(cub, images=None, classes=given, captions="concatenate"))
     image = "Sooty_Albatross_0001_1071"
-    assert table.pairs[3] == (f"{SOOTY}/{image}.jpg", f"the first of {image} the second of {image}")
+    assert table.pairs[3] == (
+        f"{SOOTY}/{image}.jpg",
+        f"the first of {image}\nthe second of {image}",
+    )
     assert table.pairs.group is None
     assert label_of(table) == [ALBATROSS, LAYSAN, LAYSAN, SOOTY, ANI]
     assert split_of(table) == ["test", "train", "train", "test", "train"]

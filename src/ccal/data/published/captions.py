@@ -111,7 +111,7 @@ def build_table(
             if not os.path.isfile(path):
                 bad.at(image.place, f"no image file {path}")
                 continue
-        found = [" ".join(image.captions)] if captions == "concatenate" else image.captions
+        found = ["\n".join(image.captions)] if captions == "concatenate" else image.captions
         used += [row] * len(found)
         paths += [path] * len(found)
         texts += found
