@@ -174,7 +174,7 @@ def test_large_views_are_searched_in_float32(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(selection, "_EXACT_UP_TO", 10)
     single = CCA(6, ridge="auto", power="auto").fit(X, Y)
     found, expected = ([mrr(t) for t in cca.search_] for cca in (single, exact))
-    assert found == pytest.approx(expected, abs=2e-3)
+    assert found == pytest.approx(expected, abs=4e-3)
     np.testing.assert_allclose(single.transform(X), exact.transform(X), atol=1e-12)
 
 

@@ -38,6 +38,8 @@ LEAST_RIDGE = 10 ** (_COARSE_STEPS[0] / 2)
 
 # Larger views are decomposed in float32, which takes 40% of the time.
 _EXACT_UP_TO = 500
+# Of subspace iteration.
+_OVERSAMPLING, _ITERATIONS = 32, 3
 
 
 @dataclass(frozen=True)
@@ -212,17 +214,32 @@ def _whitening_scale(values: Tensor, ridge: float, floor: float) -> Tensor:
     return (values + (ridge if float(values[0]) + ridge >= floor else floor)).rsqrt()
 
 
+def _leading_subspace(T: Tensor, size: int) -> Tensor:
+    """An orthonormal basis of about the leading left singular vectors (Halko et al. 2011)."""
+    drawn = torch.randn(T.shape[1], size, generator=torch.Generator().manual_seed(0))
+    basis = torch.linalg.qr(T @ drawn.to(T))[0]
+    for _ in range(_ITERATIONS):
+        basis = torch.linalg.qr(T @ (T.mT @ basis))[0]
+    return basis
+
+
 def _leading_triplets(T: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
     """U, d, V of the k largest singular values that are not rounding noise.
 
-    Eigenvectors of the smaller of T T' and T' T take half the time of an SVD, and in float32 a
-    quarter. The loss of precision is far too small to change a rank.
+    Eigenvectors of the smaller of T T' and T' T take half the time of an SVD, in float32 a quarter,
+    and few of many by subspace iteration a tenth. The loss of precision is far too small to change
+    a rank.
     """
     if T.shape[0] > T.shape[1]:
         V, d, U = _leading_triplets(T.mT, k)
         return U, d, V
     working = T.float() if len(T) > _EXACT_UP_TO else T
-    U = torch.linalg.eigh(working @ working.mT)[1].flip(1)[:, :k].to(T.dtype)
+    basis = None
+    if len(T) > max(_EXACT_UP_TO, 3 * k):
+        basis = _leading_subspace(working, k + _OVERSAMPLING)
+        working = basis.mT @ working
+    U = torch.linalg.eigh(working @ working.mT)[1].flip(1)[:, :k]
+    U = (U if basis is None else basis @ U).to(T.dtype)
     V = T.mT @ U
     d = torch.linalg.vector_norm(V, dim=0)
     kept = d > NEGLIGIBLE * d.max()

@@ -58,6 +58,7 @@ Select = Literal["both", "x->y", "y->x"]
 Score = Callable[[DualEncoder], float]
 Scores = dict[str, float | None]
 """Entries of a record: the MRR of both directions, or the value of `score`."""
+Correct = Callable[[DualEncoder, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 _LinAlgError: type[Exception] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
 
@@ -76,6 +77,7 @@ def fit(
     validate_first: bool = False,
     select: Select = "both",
     score: Score | None = None,
+    correct: Correct | None = None,
     rival: float | None = None,
     checkpoint_seconds: float = 20.0,
     progress: bool | Steps = True,
@@ -84,9 +86,9 @@ def fit(
 ) -> History:
     """Train a model; afterwards it holds the best weights and projections, in evaluation mode.
 
-    The same seed on the same machine gives the same weights, and so does a run that was killed at
-    any moment and resumed. Under torch.distributed every rank calls `fit` with the same arguments,
-    and together they take the steps of one process. torch's global generator is seeded each epoch.
+    The same seed on the same machine gives the same weights, and so does a run that was killed and
+    resumed. Under torch.distributed every rank calls `fit` with the same arguments, and together
+    they take the steps of one process. torch's global generator is seeded each epoch.
 
     Args:
         model: on the device to train on.
@@ -105,6 +107,7 @@ def fit(
         select: direction of the validation MRR that chooses the best epoch, or the mean of both.
         score: chooses the best epoch in place of the MRR: `score(model)`, a share from 0 to 1, is
             called after each epoch with the projections of that epoch, and the highest is the best.
+        correct: `correct(model, x, y)` are the embeddings of validation items that are compared.
         rival: the best score of another model; while this one is worse, patience is halved.
         checkpoint_seconds: least time between two checkpoints. They are written at the end of an
             epoch, at the very end, and on Ctrl-C or SIGTERM.
@@ -162,16 +165,15 @@ def fit(
         enabled = bool(progress) and distributed.rank() == 0
         expected = None if valid is None else schedule.expected_epochs
         line = Progress(stage, schedule.max_epochs, enabled=enabled, steps=steps, expected=expected)
-        pairs, choice = (train, valid), (select, score)
-        loop = _Loop(state, schedule, checkpointer, *pairs, settings, *choice, signals, line)
+        choice = (select, score, correct, signals)
+        loop = _Loop(state, schedule, checkpointer, train, valid, settings, *choice, line)
         try:
             loop.run(validate_first=validate_first)
         except _Stop:
             # The signal may have come to another rank.
             signals.requested = signals.requested or signal.SIGINT
             checkpointer.save()
-            # torchrun ends the other processes as soon as one has failed.
-            wait_for_all()
+            wait_for_all()  # torchrun ends the others as soon as one process has failed
         finally:
             checkpointer.close()
             line.close()
@@ -203,6 +205,7 @@ class _Loop:
     settings: Settings
     select: Select
     score: Score | None
+    correct: Correct | None
     signals: Signals
     progress: Progress
 
@@ -237,8 +240,7 @@ class _Loop:
         learning_rate = self.schedule.learning_rate
         self.state.set_learning_rate(learning_rate)
         loss, speed = self._steps(epoch)
-        if self.valid is None:
-            # A score as good as the best counts as better: every epoch with a finite loss is kept.
+        if self.valid is None:  # every epoch with a finite loss is as good as the best, so kept
             scores, value = self._unknown(), None if loss is None else 0.0
         else:
             scores = self._unknown() if loss is None else self._validate_trained()
@@ -289,8 +291,7 @@ class _Loop:
         if not math.isfinite(value) or not torch.nn.utils.get_total_norm(gradients).isfinite():
             return math.nan
         state.step()
-        if signalled:
-            # The flag came with the gradients, so that all ranks stop after the same batch.
+        if signalled:  # on all ranks after the same batch
             raise _Stop
         return value
 
@@ -320,6 +321,7 @@ class _Loop:
 
         def mrr() -> tuple[float, float]:
             x, y = embed_items(kept, valid, firsts, self._block, self._check_signals)
+            x, y = (x, y) if self.correct is None else self.correct(kept, x, y)
             # Embeddings that collapse to one point must not be chosen.
             return mean_reciprocal_ranks(x, y, positives=positives, pessimistic=True)
 
@@ -386,9 +388,8 @@ class _Loop:
         )
 
     def _check_signals(self) -> None:
-        # Several ranks stop in `_step` only, where they agree on it.
         if self.signals.requested is not None and distributed.world_size() == 1:
-            raise _Stop
+            raise _Stop  # several ranks agree on it in `_step`
 
     @property
     def _device(self) -> torch.device:
@@ -396,5 +397,4 @@ class _Loop:
 
     @property
     def _block(self) -> int:
-        # Without gradients a small batch size is no reason for small matrix products.
-        return max(self.settings.batch_size, 256)
+        return max(self.settings.batch_size, 256)  # without gradients, products may be large

@@ -50,7 +50,7 @@ from ccal.training.unseen_classes import (
 
 # Defaults of the towers of "auto"; they were found on digits and Flickr8k.
 _OF_TOWER: dict[str, dict[str, Any]] = {
-    "linear": {"learning_rate": 1e-3, "averaging": 0.95},
+    "linear": {"learning_rate": 1e-3, "temperature": 0.1, "averaging": 0.95},
     "residual": {
         "dropout_x": 0.1,
         "dropout_y": 0.1,
@@ -66,6 +66,8 @@ _OF_TOWER: dict[str, dict[str, Any]] = {
 _PATIENT_STEPS, _LEAST_PATIENCE = {"linear": 30, "residual": 80}, 5
 _HUB_WEIGHTS = (0.0, 0.25, 0.5, 0.75)
 _NEIGHBOURS, _BANK = 10, 20_000
+# While epochs and towers are compared, before the weight is chosen.
+_USUAL_WEIGHT, _BANK_OF_EPOCH = 0.5, 2000
 
 
 @dataclass(frozen=True)
@@ -165,9 +167,9 @@ def train(
         measure = "AP@k" if settings.select == "classes" else "MRR"
         facts["chosen"] = f"{best.name} (validation {measure}: {found})"
     positives, firsts = relation(held)
-    weight, correct = 0.0, settings.hub_correction
+    weight = 0.0
     found_held = embed_items(model, held, firsts)
-    if correct == "yes" or (correct == "auto" and settings.method == "refined"):
+    if _corrects_hubs(settings):
         weight = choose_hub_weight(embed(model, seen), found_held, positives)
         facts["hub correction"] = (
             f"weight {weight:g}, against items that turn up in too many answers"
@@ -268,7 +270,7 @@ class _Trainer:
         model = self.build(settings, seen)
         found: list[_Candidate] = []
         if settings.starts_linear and settings.tower != "residual":
-            scores = _scores(settings, model, held)
+            scores = _scores(settings, model, seen, held)
             found.append(_Candidate("linear CCA", settings, deepcopy(model), scores))
         if not settings.trained:
             return found
@@ -277,9 +279,11 @@ class _Trainer:
             choice: dict[str, Any] = {"score": lambda m: class_scores(m, held).mean().item()}
         else:
             choice = {"select": settings.select}
+            if _corrects_hubs(settings):
+                choice["correct"] = partial(_hubs_corrected, seen)
         choice["validate_first"] = settings.start == "linear"
         epochs, best = self.fit(settings, model, seen, held, stage=stage, rival=rival, **choice)
-        scores = _scores(settings, model, held)
+        scores = _scores(settings, model, seen, held)
         return [*found, _Candidate(stage, settings, model, scores, epochs, best)]
 
     def fit(
@@ -307,12 +311,33 @@ class _Trainer:
         return model.to(self.device)
 
 
-def _scores(settings: Settings, model: DualEncoder, held: PairFeatures) -> Tensor:
+def _scores(
+    settings: Settings, model: DualEncoder, seen: PairFeatures, held: PairFeatures
+) -> Tensor:
     """How well each validation unit, or each validation class, is found, from 0 to 1."""
     if settings.select == "classes":
         return class_scores(model, held)
     positives, firsts = relation(held)
-    return reciprocal_ranks(*embed_items(model, held, firsts), positives)
+    found = embed_items(model, held, firsts)
+    if _corrects_hubs(settings):
+        found = _hubs_corrected(seen, model, *found)
+    return reciprocal_ranks(*found, positives)
+
+
+def _corrects_hubs(settings: Settings) -> bool:
+    chosen = settings.hub_correction
+    return chosen == "yes" or (chosen == "auto" and settings.method == "refined")
+
+
+def _hubs_corrected(
+    seen: PairFeatures, model: DualEncoder, x: Tensor, y: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Embeddings with a hub correction, since fine-tuning, too, removes hubs."""
+    bank = embed(model, seen, at_most=_BANK_OF_EPOCH)
+    n, dim = bank[0].shape
+    hubs = HubCorrection(dim, bank=n, neighbours=min(_NEIGHBOURS, n), weight=_USUAL_WEIGHT)
+    hubs.to(x.device).fit(*bank)
+    return hubs.correct_x(x), hubs.correct_y(y)
 
 
 def _validation(x: Tensor, y: Tensor, positives: Positives) -> dict[str, dict[str, float]]:
