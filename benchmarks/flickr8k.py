@@ -158,6 +158,9 @@ def main() -> None:
                     "processor seconds": round(took[1]),
                     "threads": torch.get_num_threads(),
                 }
+                # Another process may have finished a run meanwhile.
+                kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+                found = {**kept, key: found[key]}
                 RESULTS.write_text(json.dumps(found, indent=1) + "\n")
                 forward, backward = report.x_to_y.measures.mrr, report.y_to_x.measures.mrr
                 print(f"{key}: MRR {forward:.1f} / {backward:.1f}", flush=True)

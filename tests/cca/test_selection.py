@@ -178,6 +178,19 @@ def test_large_views_are_searched_in_float32(monkeypatch: pytest.MonkeyPatch) ->
     np.testing.assert_allclose(single.transform(X), exact.transform(X), atol=1e-12)
 
 
+@pytest.mark.parametrize("shape", [(520, 700), (700, 520)])
+def test_few_singular_vectors_are_those_of_a_full_decomposition(shape: tuple[int, int]) -> None:
+    generator = torch.Generator().manual_seed(1)
+    left, right = (torch.randn(n, 520, generator=generator).double() for n in shape)
+    values = 1 / torch.arange(1, 521).double() ** 0.5
+    T = torch.linalg.qr(left)[0] * values @ torch.linalg.qr(right)[0].mT
+    U, d, V = selection._leading_triplets(T, 100)
+    torch.testing.assert_close(d[:60], values[:60], rtol=5e-3, atol=0)
+    torch.testing.assert_close(d, values[:100], rtol=3e-2, atol=0)
+    torch.testing.assert_close(U.mT @ U, torch.eye(100).double(), rtol=0, atol=1e-3)
+    torch.testing.assert_close(T.mT @ U, V * d, rtol=0, atol=1e-3)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not FLICKR8K.exists(), reason=f"real data not found at {FLICKR8K}")
 @pytest.mark.parametrize(("n", "least"), [(6000, (52.0, 49.0)), (1500, (39.0, 37.5))])

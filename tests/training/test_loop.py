@@ -207,6 +207,20 @@ def test_select_names_the_deciding_direction() -> None:
         assert history.best_mrr == max(r[name] for r in history.records)
 
 
+def test_corrected_embeddings_decide() -> None:
+    def only_one(model: DualEncoder, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        assert len(x) == len(y) == 60
+        return x[:, :1], y[:, :1]
+
+    plain, corrected = (
+        run(quick(max_epochs=2), correct=correct)[1] for correct in (None, only_one)
+    )
+    assert corrected.best_mrr is not None
+    assert plain.best_mrr is not None
+    assert corrected.best_mrr < plain.best_mrr
+    assert corrected.records[0]["loss"] == plain.records[0]["loss"]
+
+
 def test_fixed_epochs_need_no_validation() -> None:
     model, history = run(epochs=3, valid=None)
     assert [r["epoch"] for r in history.records] == [1, 2, 3]

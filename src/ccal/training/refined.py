@@ -67,7 +67,7 @@ _PATIENT_STEPS, _LEAST_PATIENCE = {"linear": 30, "residual": 80}, 5
 _HUB_WEIGHTS = (0.0, 0.25, 0.5, 0.75)
 _NEIGHBOURS, _BANK = 10, 20_000
 # While epochs and towers are compared, before the weight is chosen.
-_USUAL_WEIGHT, _BANK_OF_EPOCH = 0.5, 2000
+_USUAL_WEIGHT, _BANK_OF_EPOCH = 0.5, 1000
 
 
 @dataclass(frozen=True)
