@@ -64,13 +64,15 @@ def test_train_on_features(name: Layout) -> None:
     assert sizes("drawn")[2] == 20
 
 
-def test_compare() -> None:
-    WRITERS["karpathy"](Path("set"))
-    layout = ["set/dataset_flickr8k.json", "--layout", "karpathy", "--x", "image=features.npy"]
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_compare(name: Layout) -> None:
+    WRITERS[name](Path("set"))
+    layout = ["set", "--layout", name, "--x", "image=features.npy"]
     few = ["--methods", "linear", "--seeds", "0", *QUICK[2:], "-o", "table"]
     outcome = invoke("compare", *layout, *few)
     assert outcome.code == 0, outcome
     assert "linear" in outcome.out
+    assert ("AP@3" in outcome.out) == (name == "reed")
 
 
 def test_features_by_name() -> None:

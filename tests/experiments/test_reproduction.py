@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -24,6 +25,8 @@ from ccal.experiments.paper_tables import BUDGETS, TABLES, Plan, table_of
 from ccal.experiments.reproduction import list_tables, reproduce
 from ccal.music import SheetAudioPairs, SheetAudioStore
 from ccal.training import Settings
+from tests.data.published.small_sets import WRITERS
+from tests.data.published.small_sets import features as small_features
 
 WORDS = ["red", "blue", "green", "small", "large", "old", "dog", "cat", "bird", "boat", "runs"]
 
@@ -76,6 +79,7 @@ def test_the_list_names_every_table_and_what_it_needs() -> None:
     for table in TABLES.values():
         assert f"{table.name}  (" in text
         assert table.needs in text
+        assert Plan("small").minutes(table) < Plan("medium").minutes(table) < Plan().minutes(table)
     result = invoke()
     assert result.exit_code == 0
     assert [line for line in result.output.splitlines() if "takes" not in line] == [
@@ -123,6 +127,9 @@ def test_the_default_settings_are_the_papers() -> None:
     assert (released.reduction, released.direction) == ("mean", "both")
     assert of("iapr-tc12", "ccal", variant="released").direction == "x->y"
     assert Plan().differences(table_of("nottingham"), "ccal") == []
+    # All rows of a table learn from the same pairs.
+    for each in TABLES.values():
+        assert not any(of(each.name, row).train_on_all for row in each.rows)
 
 
 def test_what_differs_is_named() -> None:
@@ -158,6 +165,7 @@ def test_an_image_text_table_comes_out_whole(photos: Path, tmp_path: Path) -> No
     assert content["tests"]
     for run in content["runs"]:
         assert run["train"]["x_to_y"]["candidates"] == run["test"]["x_to_y"]["candidates"] == 24
+        assert len(run["validation by epoch"]) == run["epochs"]
     for figure in ("correlation.svg", "curves.svg"):
         assert (tmp_path / figure).read_text().count("<path") > 3
     kept = (tmp_path / "ccal-0.json").read_bytes()
@@ -216,6 +224,9 @@ def test_a_zero_shot_table_has_both_networks(tmp_path: Path) -> None:
     content = json.loads((tmp_path / "out" / "table.json").read_text())
     assert {run["row"] for run in content["runs"]} == {"linear", "cnn-ccal", "crnn-learned", "ours"}
     assert all(0 <= run["test"]["ap"] <= 100 for run in content["runs"])
+    curves = {run["row"]: run["validation by epoch"] for run in content["runs"]}
+    best = {run["row"]: run["validation"] for run in content["runs"]}
+    assert curves["cnn-ccal"] == [pytest.approx(best["cnn-ccal"], abs=0.01)]
 
 
 @pytest.mark.parametrize(
@@ -248,6 +259,28 @@ def test_the_training_set_may_be_a_number_of_pairs(store: SheetAudioStore) -> No
     each = len(SheetAudioPairs(store, [0]))
     data = paper_data.read_data(table_of("nottingham"), store.folder, Plan(pairs=100), None)
     assert 100 <= len(data.train) < 100 + each
+
+
+@pytest.mark.parametrize(
+    ("table", "layout"), [("flickr8k", "flickr8k"), ("cub", "reed"), ("flowers", "reed")]
+)
+def test_published_layouts_and_no_trained_row(
+    tmp_path: Path, table: str, layout: Literal["flickr8k", "reed"]
+) -> None:
+    WRITERS[layout](tmp_path / "set")
+    np.save(tmp_path / "features.npy", small_features())
+    options = ["--features", tmp_path / "features.npy", "--methods", "linear"]
+    result = invoke(table, tmp_path / "set", *options, "-o", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert "linear CCA, here" in result.output
+    assert "CCAL against the others" not in result.output
+    assert "Validation by epoch" not in (tmp_path / "out/table.html").read_text()
+    shutil.rmtree(tmp_path / "set")
+    WRITERS["coco"](tmp_path / "set")
+    wrong = " ".join(invoke(table, tmp_path / "set", "-o", tmp_path / "other").output.split())
+    assert wrong.count("missing") >= 2
+    assert "of `ccal reproduce` --features" in wrong
+    assert "pairs.jsonl" in wrong
 
 
 def test_missing_data_are_described_file_by_file(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from ccal.training.batches import Features
 
 _TABLE, _FEATURES = "pairs.jsonl", "image_features.npy"
 _SMALL_TUNES = 47
-_POOLED_PAIRS = 30_000
+_POOLED_PAIRS = 200_000  # 1.5 GB
 
 
 @dataclass(frozen=True)
@@ -85,12 +85,15 @@ def expected_files(table: PaperTable) -> str:
         )
     from ccal.data.published import describe_layout
 
+    return f"{describe_layout(_layout(table))}\n{_own_files(table)}"
+
+
+def _own_files(table: PaperTable) -> str:
     column = "class" if table.kind == "zero-shot" else "split (train, dev or valid, test)"
-    own = (
-        f"Or, with features of your own:\n  FOLDER/{_TABLE}            a line a picture: file, "
+    return (
+        f"Or, with features of your own:\n  FOLDER/{_TABLE}          a line a picture: file, "
         f"captions, {column}\n  FOLDER/{_FEATURES}   features, row i for line i"
     )
-    return f"{describe_layout(_layout(table))}\n{own}"
 
 
 def read_data(table: PaperTable, place: Path, plan: Plan, features: Path | None) -> TableData:
@@ -132,9 +135,11 @@ def _image_text(table: PaperTable, folder: Path, features: Path | None) -> tuple
     try:
         data = read_source(Source(**options))
     except InputError as error:
-        if (folder / _TABLE).is_file() or "expected" in str(error):
+        if (folder / _TABLE).is_file():
             raise
-        raise InputError(f"{error}\n{expected_files(table)}") from error
+        # A missing file is named with its layout.
+        rest = _own_files(table) if "expected" in str(error) else expected_files(table)
+        raise InputError(f"{error}\n{rest}") from error
     notes = []
     if not len(data.split.test):
         inner = random_split(len(data.split.train), valid=0.1, test=0)

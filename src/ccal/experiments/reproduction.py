@@ -25,7 +25,7 @@ from ccal.bounds import Options, Whole, check
 from ccal.errors import InputError
 from ccal.experiments.cells import Cell, Task, kept_result, run_cell
 from ccal.experiments.paper_data import unrendered
-from ccal.experiments.paper_tables import GRID, TABLES, PaperTable, Plan, table_of
+from ccal.experiments.paper_tables import BUDGETS, GRID, TABLES, PaperTable, Plan, table_of
 from ccal.experiments.reproduction_report import Reproduction
 from ccal.files import alone_in
 from ccal.music import build_store
@@ -35,7 +35,7 @@ from ccal.training.plan import operations_per_second
 
 Note = Callable[[str], None]
 
-# Of `operations_per_second` where the minutes of `PaperTable` were measured, with one thread.
+# Of `operations_per_second` where `Plan.minutes` was measured, with one thread.
 _MEASURED_SPEED = 4.8e10
 
 
@@ -124,7 +124,8 @@ def list_tables() -> str:
         sizes = " / ".join(f"{n:,}" for n in table.sizes)
         trained = len(table.rows) - 1
         rounds = math.ceil(trained / cores)  # each core trains one network at a time
-        times = [about(60 * minutes * slower * rounds) for minutes in table.minutes]
+        minutes = [Plan(budget).minutes(table) for budget in BUDGETS]
+        times = [about(60 * each * slower * rounds) for each in minutes]
         lines += [
             f"{table.name}  ({number})  {table.title}",
             f"    needs: {table.needs}",
@@ -134,8 +135,9 @@ def list_tables() -> str:
         ]
     lines += [
         "",
-        "Times are guesses for one training of each network (--repeats 1, without --grid). Each",
-        "table says which settings differ from the paper's. `--repeats 10` is what the paper does.",
+        "Times are guesses for one training of each network (--repeats 1, without --grid), from",
+        "measured speeds, as if the 20th epoch were the best. A table says which settings are not",
+        "the paper's. `--repeats 10` is what the paper does.",
     ]
     return "\n".join(lines)
 

@@ -181,9 +181,8 @@ class Reproduction:
         ]
         if self.chosen:
             found.append(("Grid", self.grid(), "Scores in % on the validation pairs; * chosen."))
-        if len(self.found) > 1:
+        if len(self.found) > 1 and (tests := [_test_cells(test) for test in self._of_ccal()]):
             head = ["measure", "direction", "method", "against", "difference", "95%", "p (Holm)"]
-            tests = [_test_cells(test) for test in self._of_ccal()]
             words = "Paired randomisation tests over test queries or classes."
             found.append(("CCAL against the others", [head, *tests], words))
         return found
@@ -228,7 +227,10 @@ class Reproduction:
             "published": {name: list(cells) for name, cells in self.paper.published.items()},
             "chosen by grid": {row: dict(values) for row, values in self.chosen.items()},
             "runs": [
-                {name: result[name] for name in shown if name in result}
+                {
+                    **{name: result[name] for name in shown if name in result},
+                    "validation by epoch": _by_epoch(result["records"]),
+                }
                 for results in self.found.values()
                 for result in results
             ],
@@ -313,6 +315,13 @@ def _pictures(folder: Path, name: str, view: Tensor) -> list[Path]:
         paths.append(folder / f"{name}-{number}.png")
         image.fromarray(grey.numpy()).resize((300, 3 * len(grey))).save(paths[-1])
     return paths
+
+
+def _by_epoch(records: Sequence[Mapping[str, Any]]) -> list[float | None]:
+    """The validation score of each epoch in %: AP@50, or the mean MRR of both directions."""
+    found = [[r["score"]] if "score" in r else [r["mrr_x_to_y"], r["mrr_y_to_x"]] for r in records]
+    # An epoch that diverged has no score.
+    return [None if None in values else round(100 * fmean(values), 2) for values in found]
 
 
 def _published(value: float | None) -> str:

@@ -296,7 +296,7 @@ def _missing(layout: Published, root: Path, entries: Entries, there: Mapping[str
     if any(key.startswith("images") and key not in there for key in entries):
         text.append(
             "If the images lie elsewhere, say where the image files are (--files FOLDER), or give "
-            "their features (--x image=features.npy)."
+            "their features (--x image=features.npy; of `ccal reproduce` --features features.npy)."
         )
     text.append(f"Published: {layout.where}.")
     return "\n".join(text)
