@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from ccal.scale.indexing import index_dataset
 from ccal.scale.shards import open_dataset
 from tests.cli.conftest import environment
 from tests.retrieval.conftest import Place
+from tests.retrieval.milvus_server import NoServerError, alone, cache, install, kill, start, stop
 from tests.scale.data import ENDS, pairs, write_shards
 from tests.scale.test_encoding import Dying
 from tests.scale.test_fitting import Here
@@ -101,3 +103,34 @@ def test_killed_workers_and_drivers_lose_nothing(place: Place, model: Path, tmp_
     engine = Dying(2)
     index_dataset(open_dataset(shards), model, "image", location, engine, **given)
     check(location, model)
+
+
+@pytest.mark.slow
+def test_a_load_waits_for_a_milvus_server_that_was_killed(model: Path, tmp_path: Path) -> None:
+    folder = cache()
+    try:
+        with alone(folder):
+            install(folder)
+            process, address = start(folder, tmp_path / "server")
+    except NoServerError as error:
+        pytest.skip(f"no Milvus server: {error}")
+    servers, lock = [process], threading.Lock()
+
+    def restart() -> None:
+        with lock:
+            servers.append(start(folder, tmp_path / "server", int(address.rpartition(":")[2]))[0])
+
+    def kill_once(done: int, total: int) -> None:
+        if len(servers) == 1 and done >= 700:
+            kill(servers[0])
+            threading.Thread(target=restart).start()
+
+    dataset = open_dataset(write_shards(tmp_path / "shards", "parquet", *pairs()))
+    given: dict[str, Any] = {"column": "x", "id_column": "id", "progress": kill_once}
+    try:
+        location = f"milvus://{address}/load"
+        index_dataset(dataset, model, "image", location, Here(), **given)
+        check(location, model)
+    finally:
+        with lock:
+            stop(servers[-1])

@@ -62,7 +62,7 @@ def command(
         typer.Option(
             metavar="MODALITY",
             show_default="the other modality",
-            help="Which items to search among.",
+            help="Which items to search among; `both` ranks each modality by itself.",
         ),
     ] = None,
     filters: Annotated[

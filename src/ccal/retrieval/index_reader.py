@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any, Self
 
 import numpy as np
@@ -19,6 +20,8 @@ from ccal.retrieval.filters import Where, conditions
 from ccal.retrieval.items import Binding, Hit, Item, Stats, check_ids, no_items, other_model
 
 Location = str | os.PathLike[str]
+BOTH = "both"
+"""As `within`: both modalities, each ranked by itself."""
 
 
 class IndexReader:
@@ -66,6 +69,8 @@ class IndexReader:
 
         Args:
             within: the modality to search in; the other one if the index has it, else its own.
+                "both" ranks each by itself and takes hits in turns, the other one's first: cosines
+                within a modality are larger, and would leave the other one few places.
             where: conditions on metadata, see `ccal.retrieval.filters.conditions`.
             exact: no approximation, however large the index is.
         """
@@ -78,7 +83,7 @@ class IndexReader:
         model = self._needed_model("search by raw queries", "search_vectors or search_like")
         batch, several = as_batch(data)
         vectors = embed(model, modality, batch, self.binding.dims)
-        found = self._search(vectors, self._within(within, modality), k, where, exact, modality)
+        found = self._ranked(vectors, within, k, where, exact, modality)
         return found if several else found[0]
 
     def search_vectors(
@@ -91,13 +96,17 @@ class IndexReader:
         exact: bool = False,
         modality: str | None = None,
     ) -> Any:
-        """The k nearest items of embeddings (dim,) or (n, dim), in all modalities by default.
+        """The k nearest items of embeddings (dim,) or (n, dim), by cosine in all modalities.
+
+        `within` is that of `search`, but for None.
 
         Say what they are embeddings of by `modality`, and the hits have chances.
         """
         rows = unit_vectors(vectors, self.binding.dim, "vectors")
-        scope = self.binding.modalities if within is None else self._within(within, within)
-        found = self._search(rows, scope, k, where, exact, modality)
+        if within is None:
+            found = self._search(rows, self.binding.modalities, k, where, exact, modality)
+        else:
+            found = self._ranked(rows, within, k, where, exact, modality)
         return found if np.ndim(vectors) > 1 else found[0]
 
     def search_like(
@@ -114,8 +123,7 @@ class IndexReader:
         check("id", id, Text())
         (item,) = self._backend.items([id])
         vectors = unit_vectors(self._backend.vectors([id]), self.binding.dim, "vectors")
-        scope = self._within(within, item.modality)
-        hits = self._search(vectors, scope, k + 1, where, exact, item.modality)[0]
+        hits = self._ranked(vectors, within, k + 1, where, exact, item.modality)[0]
         return [hit for hit in hits if hit.id != id][:k]
 
     def get(self, ids: Sequence[str]) -> list[Item]:
@@ -177,6 +185,29 @@ class IndexReader:
         held = self._backend.counts()
         others = [name for name in self.binding.modalities if name != modality and name in held]
         return (others[0] if others else modality,)
+
+    def _ranked(
+        self,
+        vectors: Vectors,
+        within: str | None,
+        k: int,
+        where: Where | None,
+        exact: bool,
+        modality: str | None,
+    ) -> Sequence[Sequence[Hit]]:
+        """Hits of one modality, or those of both in turns."""
+        names = self.binding.modalities
+        if within != BOTH or BOTH in names:
+            scope = self._within(within, names[0] if modality is None else modality)
+            return self._search(vectors, scope, k, where, exact, modality)
+        held = self._backend.counts()
+        order = reversed(names) if modality == names[0] else names
+        scopes = [(name,) for name in order if name in held] or [names]
+        found = (self._search(vectors, scope, k, where, exact, modality) for scope in scopes)
+        return [
+            [hit for turn in zip_longest(*lists) for hit in turn if hit is not None][:k]
+            for lists in zip(*found, strict=True)
+        ]
 
     def _search(
         self,

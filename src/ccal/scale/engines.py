@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import traceback
 from abc import ABC, abstractmethod
@@ -229,6 +230,8 @@ def processors() -> int:
 
 def _serve(pipe: Connection, start: Start[Any, Any]) -> None:
     """A worker process: does tasks until the pipe is closed."""
+    # Ctrl-C reaches all processes of a terminal; this one's parent ends it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     work = _begun(start)
     while True:

@@ -19,6 +19,7 @@ import numpy as np
 
 from ccal.data.arrays import load_array
 from ccal.errors import InputError
+from ccal.features.scan import SUFFIXES as IMAGES
 from ccal.files import read_document
 from ccal.optional import require
 
@@ -129,7 +130,9 @@ class ParquetShard:
         kind = column.type
         if isinstance(kind, arrow.FixedShapeTensorType):
             return column.to_numpy_ndarray()
-        if not (hasattr(kind, "value_type") and arrow.types.is_primitive(kind.value_type)):
+        of = arrow.types
+        lists = of.is_list(kind) or of.is_large_list(kind) or of.is_fixed_size_list(kind)
+        if not (lists and of.is_primitive(kind.value_type)):
             return column.to_pylist()
         flat = column.flatten().to_numpy(zero_copy_only=False)
         width, rest = divmod(len(flat), max(1, len(column)))
@@ -253,7 +256,8 @@ def is_dataset(location: str | os.PathLike[str]) -> bool:
         return (
             bool(re.search(r"[*?\[]", place)) and not folder.exists()
         ) or folder.suffix == ".tar"
-    return any(path.suffix in _SUFFIXES for path in folder.iterdir())
+    suffixes = {path.suffix.lower() for path in folder.iterdir()}
+    return not suffixes.isdisjoint(_SUFFIXES) and suffixes.isdisjoint(IMAGES)
 
 
 def numbers_of(batch: Batch, name: str, shard: Shard) -> np.ndarray[Any, Any]:

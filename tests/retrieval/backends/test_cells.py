@@ -74,3 +74,45 @@ def test_without_faiss(index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(candidates, "has_faiss", lambda: False)
     with Index.open(tmp_path / "a") as other:
         assert recall(other) == 1
+
+
+def test_queries_of_the_other_modality_count_when_cells_are_chosen(
+    model: DualEncoder, tmp_path: Path
+) -> None:
+    # Texts lie beside the photos, whose cells are small: more of them have to be searched.
+    rng = np.random.default_rng(0)
+    photos = rng.normal(size=(4000, DIM)) * np.geomspace(1, 0.1, DIM)
+    texts = photos[:300] + rng.normal(size=(300, DIM))
+    probes = []
+    for name, others in (("alone", texts[:0]), ("both", texts)):
+        options: dict[str, Any] = {"modality": "image", "approximate_from": 1000}
+        with Index.build(tmp_path / name, model, rows(0), **options) as index:
+            index.add_vectors("text", others)
+            index.add_vectors("image", photos)
+            index._backend.finish_load()
+            if len(others):
+                near, true = (
+                    index.search_vectors(texts, within="image", exact=e) for e in (False, True)
+                )
+                pairs = zip(near, true, strict=True)
+                assert np.mean([len(_ids(a) & _ids(b)) / 10 for a, b in pairs]) > 0.98
+        (path,) = (tmp_path / name).glob("*.faiss")
+        probes.append(candidates.Cells(path.read_bytes())._index.nprobe)
+    assert probes[0] < probes[1]
+
+
+def test_both_modalities_are_ranked_by_themselves(model: DualEncoder, tmp_path: Path) -> None:
+    photos = rows(20, width=DIM)
+    with Index.build(tmp_path / "a", model, rows(0), modality="image") as index:
+        index.add_vectors("image", photos)
+        index.add_vectors("text", photos + 0.5)
+        given: dict[str, Any] = {"modality": "image", "k": 5}
+        hits = index.search_vectors(photos[3], within="both", **given)
+        assert [hit.modality for hit in hits] == ["text", "image", "text", "image", "text"]
+        for name in ("text", "image"):
+            alone = index.search_vectors(photos[3], within=name, **given)
+            own = [hit.id for hit in hits if hit.modality == name]
+            assert own == [hit.id for hit in alone][: len(own)]
+        index.remove(index.ids("text"))
+        hits = index.search_vectors(photos[3], within="both", **given)
+        assert [hit.modality for hit in hits] == ["image"] * 5

@@ -112,7 +112,7 @@ def test_a_damaged_file_makes_search_exact(index: Index, tmp_path: Path) -> None
 @pytest.mark.parametrize(("bits", "dim"), [(8, 24), (64, 24), (24, 24)])
 def test_any_number_of_bits(tmp_path: Path, bits: int, dim: int) -> None:
     vectors = unit_vectors(rows(700, width=dim), dim, "vectors").astype(np.float16)
-    candidates.write_codes(tmp_path / "a.codes", vectors, bits)
+    candidates.write_codes(tmp_path / "a.codes", vectors, bits, vectors[:0])
     file = candidates.CodesFile(tmp_path / "a.codes")
     file.verify()
     at = file.candidates(vectors[:5].astype(np.float32), 3, None)
@@ -120,7 +120,7 @@ def test_any_number_of_bits(tmp_path: Path, bits: int, dim: int) -> None:
     assert all(number in near for number, near in enumerate(at))
     assert (tmp_path / "a.codes").stat().st_size <= 4096 * 2 + 4 * dim * bits + 700 * bits // 8
     again = tmp_path / "b.codes"
-    candidates.write_codes(again, vectors, bits)
+    candidates.write_codes(again, vectors, bits, vectors[:0])
     assert zlib.crc32(again.read_bytes()) == zlib.crc32((tmp_path / "a.codes").read_bytes())
 
 

@@ -3,7 +3,8 @@
 Only candidates come from here; their cosines are computed exactly, as everywhere. A segment has
 cells, or codes if the index was built with `codes=`. How many cells or codes a search looks at is
 measured when they are built, as it depends on the data: by queries halfway between two items, which
-are as far from any item as a real query.
+are as far from any item as a real query of their modality; and by items of the other modality, if
+the index has some. Queries of the other modality lie elsewhere, and may need more.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ from ccal.retrieval.items import Binding
 RECALL = 0.99
 """Share of the ten nearest that a search must find."""
 
-_NEAREST, _QUERIES, _SAMPLE = 10, 200, 10_000
+QUERIES = 200
+"""Of each kind, by which the recall is measured."""
+
+_NEAREST, _SAMPLE = 10, 10_000
 
 
 @cache
@@ -61,15 +65,18 @@ def open_candidates(folder: Path, segment: Segment, binding: Binding) -> Cells |
 
 
 def write_candidates(
-    folder: Path, segment: Segment, vectors: Floats, codes: int | None
+    folder: Path, segment: Segment, vectors: Floats, codes: int | None, others: Floats
 ) -> int | None:
-    """Write codes of this many bits, or cells; returns `Segment.approximate`."""
+    """Write codes of this many bits, or cells; returns `Segment.approximate`.
+
+    `others` (m, dim) are items of the other modality.
+    """
     if codes is not None:
-        write_codes(folder / segment.file("codes"), vectors, codes)
+        write_codes(folder / segment.file("codes"), vectors, codes, others)
         return 0
     if not has_faiss():
         return None
-    content = build_cells(vectors)
+    content = build_cells(vectors, others)
     write_atomically(folder / segment.file("faiss"), content)
     return zlib.crc32(content)
 
@@ -95,7 +102,7 @@ class Cells:
         return found
 
 
-def build_cells(vectors: Floats) -> bytes:
+def build_cells(vectors: Floats, others: Floats) -> bytes:
     """A faiss index of unit vectors (n, d) in cells, as the content of a file."""
     faiss = _faiss()
     count, dim = vectors.shape
@@ -108,10 +115,12 @@ def build_cells(vectors: Floats) -> bytes:
     index.cp.max_points_per_centroid = 64
     index.train(rows)
     index.add(rows)
-    queries, true = _measured(rows, np.random.default_rng(0))
+    measured = _measured(rows, others, np.random.default_rng(0))
     index.nprobe = 1
-    while index.nprobe < cells and _recall(index.search(queries, true.shape[1])[1], true) < RECALL:
-        index.nprobe = min(2 * index.nprobe, cells)
+    for queries, true in measured:
+        width = true.shape[1]
+        while index.nprobe < cells and _recall(index.search(queries, width)[1], true) < RECALL:
+            index.nprobe = min(2 * index.nprobe, cells)
     return bytes(faiss.serialize_index(index))
 
 
@@ -144,7 +153,7 @@ class CodesFile(ArrayFile):
         return _packed(queries, self._axes)
 
 
-def write_codes(path: Path, vectors: Floats, bits: int) -> None:
+def write_codes(path: Path, vectors: Floats, bits: int, others: Floats) -> None:
     """Write codes of unit vectors (n, d)."""
     from ccal.retrieval.codes.heads import itq_rotation
 
@@ -159,20 +168,24 @@ def write_codes(path: Path, vectors: Floats, bits: int) -> None:
     rotation, _ = itq_rotation(centred @ leading, bits)
     axes = (leading @ rotation).float()
     packed = _packed(vectors, axes, centre.float())
-    queries, true = _measured(vectors, rng)
-    searched, coded, rerank = _searched(packed), _packed(queries, axes), 8 * true.shape[1]
-    while rerank < count and _recall(searched.nearest(coded, rerank)[0], true) < RECALL:
-        rerank *= 2
+    searched, rerank = _searched(packed), 8 * min(_NEAREST, count)
+    for queries, true in _measured(vectors, others, rng):
+        coded = _packed(queries, axes)
+        while rerank < count and _recall(searched.nearest(coded, rerank)[0], true) < RECALL:
+            rerank *= 2
     about = {"count": count, "dim": dim, "bits": bits, "rerank": min(rerank, count)}
     write_array_file(path, about, axes.numpy(), packed)
 
 
-def _measured(vectors: Floats, rng: np.random.Generator) -> tuple[Vectors, Ints]:
-    """Queries (q, d) halfway between items, and the positions (q, 10) of their nearest."""
-    ends = rng.integers(len(vectors), size=(2, min(_QUERIES, len(vectors))))
-    queries = (vectors[ends[0]] + vectors[ends[1]]).astype(np.float32)
+def _measured(
+    vectors: Floats, others: Floats, rng: np.random.Generator
+) -> list[tuple[Vectors, Ints]]:
+    """Queries (q, d) halfway between items, and `others`; positions (q, 10) of their nearest."""
+    ends = rng.integers(len(vectors), size=(2, min(QUERIES, len(vectors))))
+    halfway = (vectors[ends[0]] + vectors[ends[1]]).astype(np.float32)
     k = min(_NEAREST, len(vectors))
-    return queries, nearest(queries, vectors, k).positions[:, :k]
+    kinds = [halfway, others.astype(np.float32)]
+    return [(asked, nearest(asked, vectors, k).positions[:, :k]) for asked in kinds if len(asked)]
 
 
 def _recall(found: Ints, true: Ints) -> float:

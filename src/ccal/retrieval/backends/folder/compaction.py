@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ccal.errors import CcalError, InputError
 from ccal.files import FileLock, LockedError
-from ccal.retrieval.backends.folder.candidates import write_candidates
+from ccal.retrieval.backends.folder.candidates import QUERIES, write_candidates
 from ccal.retrieval.backends.folder.item_store import ItemStore
 from ccal.retrieval.backends.folder.segments import SPAN, Segment, Span, write_items, write_vectors
 from ccal.retrieval.items import Binding, DamagedIndexError
@@ -168,5 +168,8 @@ def _write(
     write_items(store.folder / segment.file("items"), store.records(SPAN, segment.span)[1])
     crc = None
     if len(rows) >= binding.approximate_from:
-        crc = write_candidates(store.folder, segment, vectors, binding.codes)
+        # The order of checksums is as good as a random one.
+        some = "SELECT row FROM items WHERE modality != ? ORDER BY crc LIMIT ?"
+        _, others = store.vectors(f"row IN ({some})", [modality, QUERIES], binding)
+        crc = write_candidates(store.folder, segment, vectors, binding.codes, others)
     return replace(segment, count=len(rows), approximate=crc)
