@@ -21,7 +21,7 @@ from ccal.scale.engines import RayEngine
 from ccal.scale.fitting import fit_linear
 from ccal.scale.shards import open_dataset
 from tests.cli.conftest import environment
-from tests.scale.data import ENDS, pairs, write_shards
+from tests.scale.data import ENDS, MANY, pairs, write_shards
 
 ray = pytest.importorskip("ray")
 
@@ -109,11 +109,12 @@ def test_shards_are_embedded(linear: Path, engine: RayEngine, tmp_path: Path) ->
 
 def test_a_killed_driver_goes_on(linear: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
+    shards = write_shards(tmp_path / "shards", "npy", *pairs(), ends=MANY)
     command = [sys.executable, "-m", "ccal", "encode", str(linear / "model"), "image"]
-    command += [str(linear / "shards"), "--column", "x", "-o", str(out)]
+    command += [str(shards), "--column", "x", "-o", str(out)]
     command += ["--engine", "ray", "--workers", "1"]
     driver = subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL)
-    while not list(out.glob("embedding-*")):
+    while len(list(out.glob("embedding-*"))) < 20:
         assert driver.poll() is None
         time.sleep(0.01)
     driver.send_signal(signal.SIGKILL)

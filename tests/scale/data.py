@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import tarfile
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
@@ -25,9 +26,15 @@ def pairs(seed: int = 0) -> tuple[NDArray[Any], NDArray[Any]]:
     return views[0].astype(np.float32), views[1].astype(np.float32)
 
 
-def write_shards(folder: Path, kind: str, x: NDArray[Any], y: NDArray[Any]) -> Path:
+MANY = tuple(range(0, ENDS[-1] + 1, 10))
+"""The same for so many small shards that somebody can be killed in the middle."""
+
+
+def write_shards(
+    folder: Path, kind: str, x: NDArray[Any], y: NDArray[Any], ends: Sequence[int] = ENDS
+) -> Path:
     folder.mkdir(parents=True)
-    for number, (start, stop) in enumerate(pairwise(ENDS)):
+    for number, (start, stop) in enumerate(pairwise(ends)):
         some = slice(start, stop)
         ids = [f"id {row}" for row in range(start, stop)]
         if kind == "npy":

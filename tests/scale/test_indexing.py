@@ -16,6 +16,7 @@ import pytest
 from ccal import Index
 from ccal.errors import InputError
 from ccal.model import load
+from ccal.retrieval.backends import exists
 from ccal.retrieval.items import OtherModelError
 from ccal.scale.encoding import encode_dataset
 from ccal.scale.indexing import index_dataset
@@ -23,7 +24,7 @@ from ccal.scale.shards import open_dataset
 from tests.cli.conftest import environment
 from tests.retrieval.conftest import Place
 from tests.retrieval.milvus_server import NoServerError, alone, cache, install, kill, start, stop
-from tests.scale.data import ENDS, pairs, write_shards
+from tests.scale.data import ENDS, MANY, pairs, write_shards
 from tests.scale.test_encoding import Dying
 from tests.scale.test_fitting import Here
 
@@ -87,17 +88,25 @@ def test_embeddings_of_this_model_are_taken_as_they_are(model: Path, tmp_path: P
         index_dataset(found, tmp_path / "other", "image", str(tmp_path / "new"), Here())
 
 
+def held(location: str) -> int:
+    with Index.open(location) as index:
+        return len(index.ids())
+
+
 @pytest.mark.slow
 def test_killed_workers_and_drivers_lose_nothing(place: Place, model: Path, tmp_path: Path) -> None:
-    shards = write_shards(tmp_path / "shards", "parquet", *pairs())
+    shards = write_shards(tmp_path / "shards", "parquet", *pairs(), ends=MANY)
     location = place()
     command = [sys.executable, "-m", "ccal", "index", str(model), str(shards), "-m", "image"]
     command += ["--column", "x", "--id", "id", "--workers", "2", "-o", location]
-    for seconds in (5.0, 8.0):
+    for rows in (100, 1000):
         driver = subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL)
-        time.sleep(seconds)
+        while not exists(location) or held(location) < rows:
+            assert driver.poll() is None
+            time.sleep(0.05)
         driver.send_signal(signal.SIGKILL)
         driver.wait()
+    assert held(location) < ENDS[-1]
     time.sleep(1.0)  # PostgreSQL notices that the driver has gone
     given: dict[str, Any] = {"column": "x", "id_column": "id"}
     engine = Dying(2)

@@ -136,7 +136,8 @@ class PostgresBackend(Backend):
             # pgvector's index ignores filters, and would leave few or none behind a strict one.
             indexed = set() if exact or where else self._indexed()
             if indexed:
-                self._query(f"SET LOCAL hnsw.ef_search = {min(1000, 4 * k + 64)}")
+                # 104 found .965 of the ten nearest, 200 found .99, of either modality.
+                self._query(f"SET LOCAL hnsw.ef_search = {min(1000, 12 * k + 80)}")
             for query in queries:
                 rows: list[tuple[Any, ...]] = []
                 for modality in modalities:

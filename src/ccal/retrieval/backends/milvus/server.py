@@ -232,17 +232,31 @@ class Server:
         return list(self.call("query", about.collection, **asked))
 
     def _needed_probes(self, about: About) -> int:
-        """Cells to look into for the wanted recall, by queries halfway between items."""
-        sample = self._query(about, "number > 0", ["vector"], limit=400, **STRONG)
-        vectors = vectors_of(sample, about.bound)
-        ends = np.random.default_rng(0).integers(len(vectors), size=(2, 200))
-        queries = vectors[ends[0]] + vectors[ends[1]]
+        """Cells to look into for the wanted recall in each modality.
+
+        Queries are halfway between two of its items, and items of the other modality.
+        """
+        samples = {}
+        for name in self.counts(about):
+            rows = self._query(about, within([name]), ["vector"], limit=400, **STRONG)
+            samples[name] = vectors_of(rows, about.bound)
+        probes, rng = 1, np.random.default_rng(0)
+        for name, own in samples.items():
+            ends = rng.integers(len(own), size=(2, 200))
+            others = (sample[:200] for other, sample in samples.items() if other != name)
+            for queries in (own[ends[0]] + own[ends[1]], *others):
+                probes = self._probes_for(about, queries, name, probes)
+        return probes
+
+    def _probes_for(self, about: About, queries: Vectors, modality: str, least: int) -> int:
+        """The cells that these queries need to find items of a modality."""
 
         def nearest(probes: int) -> list[set[str]]:
-            found = self.nearest(about, queries, 10, probes, ["key"], **STRONG)
+            asked: dict[str, Any] = {"filter": within([modality]), **STRONG}
+            found = self.nearest(about, queries, 10, probes, ["key"], **asked)
             return [{row["key"] for row in rows} for rows in found]
 
-        probes, true = 1, nearest(about.cells)
+        probes, true = least, nearest(about.cells)
         while probes < about.cells:
             pairs = zip(nearest(probes), true, strict=True)
             if np.mean([len(a & b) / max(1, len(b)) for a, b in pairs]) >= RECALL:
