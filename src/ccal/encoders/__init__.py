@@ -1,5 +1,6 @@
 """Towers: networks from the features of one modality to the space where two meet."""
 
+from ccal.encoders.chroma import Chroma, ChromaTower
 from ccal.encoders.dense import DenseTower, LinearTower
 from ccal.encoders.registry import (
     FrontEnd,
@@ -15,6 +16,8 @@ from ccal.encoders.words import WordCNN, WordCRNN
 
 __all__ = [
     "VGG",
+    "Chroma",
+    "ChromaTower",
     "DenseTower",
     "FrontEnd",
     "LinearTower",

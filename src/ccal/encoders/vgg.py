@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from itertools import pairwise
 
@@ -87,13 +87,7 @@ class VGG(Tower):
     def fused(self) -> VGG:
         """A copy for inference, with batch normalisation folded into the convolutions."""
         copy = deepcopy(self).eval()
-        layers: list[nn.Module] = []
-        for layer in copy.layers:
-            if isinstance(layer, nn.BatchNorm2d) and isinstance(layers[-1], nn.Conv2d):
-                layers[-1] = fuse_conv_bn_eval(layers[-1], layer)
-            else:
-                layers.append(layer)
-        copy.layers = _channels_last(layers)
+        copy.layers = _channels_last(fused_layers(copy.layers))
         return copy
 
 
@@ -145,6 +139,17 @@ def pooled_pixels(pictures: Tensor) -> Tensor:
     while (height // size) * (width // size) > _POOLED:
         size += 1
     return functional.avg_pool2d(pictures.reshape(-1, 1, height, width), size).flatten(1)
+
+
+def fused_layers(layers: Iterable[nn.Module]) -> list[nn.Module]:
+    """The same layers in evaluation mode, with batch normalisation folded into convolutions."""
+    fused: list[nn.Module] = []
+    for layer in layers:
+        if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
+            fused[-1] = fuse_conv_bn_eval(fused[-1], layer)  # type: ignore[type-var]
+        else:
+            fused.append(layer)
+    return fused
 
 
 def _channels_last(layers: list[nn.Module]) -> nn.Sequential:

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import torch
 
+from ccal.encoders import ChromaTower
 from ccal.evaluation import Report, evaluate_embeddings
 from ccal.model import DualEncoder
+from ccal.music.audio import band_pitches
 from ccal.training.batches import Features
 from ccal.training.loop import fit
 from ccal.training.methods import make_objective, picture_tower, projection_options, start_linear
@@ -16,10 +18,11 @@ from ccal.training.settings import Settings
 _HEIGHTS = {"sheet": 40, "audio": 136}
 
 
-def sheet_audio_model(settings: Settings) -> DualEncoder:
+def sheet_audio_model(settings: Settings, *, chroma: bool = False) -> DualEncoder:
     """Two VGG towers (the paper's Table 7) with the projection of the method, not yet trained.
 
-    With `start = "linear"` they need `start_linear`, which `train_sheet_audio` calls.
+    With `chroma` that of sound is a `ChromaTower`. With `start = "linear"` they need
+    `start_linear`, which `train_sheet_audio` calls.
 
     >>> sheet_audio_model(Settings.preset("nottingham")).modalities
     ('sheet', 'audio')
@@ -29,6 +32,8 @@ def sheet_audio_model(settings: Settings) -> DualEncoder:
     for name, height in _HEIGHTS.items():
         tower = picture_tower(settings)
         options[name] = tower(height, out_features=options["dim"], stride=settings.stride)
+    if chroma:
+        options["audio"] = ChromaTower(band_pitches(), out_features=options["dim"])
     return DualEncoder(**options)
 
 
@@ -37,6 +42,7 @@ def train_sheet_audio(
     seen: Features,
     held: Features,
     *,
+    chroma: bool = False,
     folder: Path | None = None,
     progress: bool = True,
 ) -> tuple[DualEncoder, History]:
@@ -44,7 +50,7 @@ def train_sheet_audio(
 
     An interrupted training with a `folder` goes on from its last checkpoint.
     """
-    model, linear = sheet_audio_model(settings), settings.start == "linear"
+    model, linear = sheet_audio_model(settings, chroma=chroma), settings.start == "linear"
     if linear:
         start_linear(model, seen, settings.seed)
     history = fit(

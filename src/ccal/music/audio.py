@@ -79,6 +79,17 @@ def filter_bank() -> NDArray[np.float32]:
     return np.asarray(bank / bank.sum(axis=0), dtype=np.float32)
 
 
+def band_pitches() -> list[float]:
+    """The pitches (136,) of a spectrogram's bands, as numbers of MIDI.
+
+    >>> round(band_pitches()[-1])
+    119
+    """
+    bank = filter_bank().astype(np.float64)
+    hertz = np.arange(len(bank)) @ bank * SAMPLE_RATE / _WINDOW
+    return [round(float(pitch), 3) for pitch in 69 + 12 * np.log2(hertz / _TUNING)]
+
+
 def _mono(signal: ArrayLike | Tensor) -> Tensor:
     """One channel (n,) float32 within -1 and 1."""
     array = signal.detach().cpu().numpy() if isinstance(signal, Tensor) else np.asarray(signal)

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ccal.bounds import Number, check
-from ccal.music.audio import BINS
+from ccal.music.audio import BINS, FRAME_RATE
 from ccal.music.pairs import COLUMNS, FRAMES, SheetAudioPairs
 from ccal.music.wear import Wear
 
@@ -26,14 +26,18 @@ class Augmentation:
         loudness: decibels by which the sound is louder or softer.
         colour: about the decibels by which single frequencies are, neighbours alike.
         noise: level of white noise, as a share of the sound's mean level.
+        room: level of the echo, which fades within a second, as a share of the sound's.
+        company: level of other music that sounds at the same time, as a share of the sound's.
         sheet: how the staff may be changed.
     """
 
-    tempo: float = 0.1
-    frames: float = 1.0
+    tempo: float = 0.12
+    frames: float = 2.0
     loudness: float = 10.0
-    colour: float = 6.0
-    noise: float = 0.3
+    colour: float = 10.0
+    noise: float = 0.5
+    room: float = 0.6
+    company: float = 0.5
     sheet: Wear = field(default_factory=Wear)
 
     def __post_init__(self) -> None:
@@ -52,8 +56,11 @@ class AugmentedPairs:
 
     def __init__(self, pairs: SheetAudioPairs, how: Augmentation | None = None) -> None:
         self.pairs, self.how = pairs, how or Augmentation()
+        # Models know 120 quarter notes a minute; those of the store may take fewer frames.
+        self._speed = 120.0 / float(pairs.store.settings["tempo"])
         # Frames that a faster sound needs beyond its 100.
-        self._margin = int(np.ceil(FRAMES * self.how.tempo + self.how.frames)) + 1
+        widest = FRAMES * (1 + self.how.tempo) + 2 * self.how.frames
+        self._margin = max(0, int(np.ceil((widest * self._speed - FRAMES) / 2))) + 1
 
     def __len__(self) -> int:
         return len(self.pairs)
@@ -88,6 +95,7 @@ class AugmentedPairs:
         anchor = FRAMES / 2 if self.pairs.centred else float(FRAMES)
         at = torch.arange(FRAMES) - anchor
         at = at * (1 + _within(self.how.tempo, n, 1)) + _within(self.how.frames, n, 1)
+        at = at * self._speed
         at = (at + anchor + margin).clamp(0, wide - 1.001)
         low = at.floor().long()
         share = (at - low).unsqueeze(2)
@@ -95,16 +103,30 @@ class AugmentedPairs:
         return torch.lerp(pieces[each, low], pieces[each, low + 1], share)
 
     def _coloured(self, audio: Tensor) -> Tensor:
-        """Louder or softer, as from another instrument or room, with noise (n, 100, 136)."""
+        """Of another loudness and colour, in company, in a room, with noise (n, 100, 136)."""
         n = len(audio)
         waves = torch.cos(torch.outer(torch.arange(_WAVES) * torch.pi, torch.linspace(0, 1, BINS)))
         each = _within(self.how.colour / _WAVES**0.5, n, _WAVES) @ waves
         decibels = each + _within(self.how.loudness, n, 1)
         # Back from log10(1 + x), where louder means a factor.
         level = torch.expm1(audio * np.log(10.0)) * 10 ** (decibels / 20).unsqueeze(1)
+        size = level.mean((1, 2), keepdim=True)
+        # The same sounds, each with its neighbour in the batch behind it.
+        behind = self.how.company * torch.rand(n, 1, 1) ** 2 * size / size.roll(1, 0)
+        level = level + behind * level.roll(1, 0)
+        level = level + self._echo(n) @ level
         strength = self.how.noise * torch.rand(n, 1, 1) ** 2 * level.mean((1, 2), keepdim=True)
         level = level + strength * torch.rand_like(level)
         return torch.log10(1 + level)
+
+    def _echo(self, n: int) -> Tensor:
+        """What is left, in each frame, of each frame before it (n, 100, 100)."""
+        ago = (torch.arange(FRAMES)[:, None] - torch.arange(FRAMES)).float()
+        # Echoes fall by 60 dB in half a second to two seconds.
+        fall = np.log(1000.0) / FRAME_RATE / (0.5 + 1.5 * torch.rand(n, 1, 1))
+        echo = torch.where(ago > 0, torch.exp(-fall * ago), 0.0)
+        strength = self.how.room * torch.rand(n, 1, 1) ** 2
+        return strength * echo / echo.sum(2, keepdim=True).amax(1, True)
 
 
 def _within(limit: float, *size: int) -> Tensor:

@@ -10,9 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ccal.encoders import VGG
+from ccal.encoders import VGG, Chroma, ChromaTower
 from ccal.errors import InputError
 from ccal.model import DualEncoder
+from ccal.music.audio import band_pitches
 from ccal.music.pairs import FRAMES
 from ccal.music.store import SheetAudioStore
 from ccal.ranks import unit_rows
@@ -81,8 +82,10 @@ class Embedder:
             )
         self._model = deepcopy(model).eval()
         for name, tower in self._model.towers.items():
-            if isinstance(tower, VGG):
+            if isinstance(tower, VGG | ChromaTower):
                 self._model.towers[name] = tower.fused()
+        self.turns = isinstance(self._model.towers["audio"], ChromaTower)
+        self._chroma = Chroma(band_pitches())
         with torch.no_grad():
             self.dim = self.embed("sheet", cut(np.eye(100, 40), np.array([50.0]))).shape[1]
 
@@ -90,6 +93,17 @@ class Embedder:
         """Rows (n, dim) of length 1 for snippets (n, 1, rows, 100)."""
         rows = self._model.encode(modality, snippets, batch_size=_BATCH)
         return np.asarray(unit_rows(rows.cpu(), f"the embedding of {modality}").numpy())
+
+    def chroma(self, sound: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The shares (frames, 12) of the pitch classes in a spectrogram (frames, 136)."""
+        return self._chroma(torch.from_numpy(sound).T[None])[0].T.numpy()
+
+    def features(self, sound: NDArray[np.float32]) -> NDArray[np.float32]:
+        """What the tower of sound sees of a spectrogram (frames, 136): its chroma, or itself.
+
+        Only the chroma `turns`: rotated, it is that of a transposed tune.
+        """
+        return self.chroma(sound) if self.turns else sound
 
     def embed_tunes(
         self, modality: str, store: SheetAudioStore, positions: NDArray[Any]
