@@ -1,7 +1,7 @@
 """Tunes played by other programs than ours: abc2midi makes MIDI of ABC, fluidsynth makes it sound.
 
-With the Debian packages `abcmidi`, `fluidsynth` and `fluid-soundfont-gm`, neither the reading of the
-notation nor the instruments are those of the package.
+With the Debian packages `abcmidi`, `fluidsynth` and `fluid-soundfont-gm`, neither the reading of
+the notation nor the instruments are those of the package.
 """
 
 from __future__ import annotations

@@ -66,9 +66,7 @@ class Chroma(nn.Module):
     def forward(self, spectrograms: Tensor) -> Tensor:
         """(n, rows, frames) -> (n, 12, frames)."""
         bands = (self.bands @ spectrograms).mT
-        around = functional.avg_pool1d(
-            bands, _AROUND, 1, _AROUND // 2, count_include_pad=False
-        )
+        around = functional.avg_pool1d(bands, _AROUND, 1, _AROUND // 2, count_include_pad=False)
         clear = (bands - around).clamp(min=0)
         size = clear.square().mean(2, keepdim=True).sqrt()
         clear = clear / (size + 0.1 * size.mean(1, keepdim=True) + 1e-6)

@@ -6,8 +6,8 @@ cost, on the same one again or on the next but one. At a higher cost it may go o
 repeat parts, or begin another one.
 """
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,32 +24,17 @@ _LAST = 4
 # The share of frames whose pitch class says nothing, and the costs of a step that is too short or
 # too long, and of going on elsewhere, as logarithms of probabilities.
 _UNCLEAR, _BEND, _JUMP = 0.36, 3.0, 60.0
+# The evidence of a frame in which only the right class sounds.
+CERTAIN = math.log(_UNCLEAR + (1 - _UNCLEAR) * CLASSES)
 # Before each melody: nothing can come from the one before it.
 _GAP = 2
 
 
-@dataclass(frozen=True)
-class Melodies:
-    """The pitch class of every sixteenth note of many tunes; tune i begins at bounds[i]."""
-
-    classes: NDArray[np.int8]
-    bounds: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, tunes: Sequence[NDArray[np.void]]) -> "Melodies":
-        """From the onsets of each tune; its last note is taken to be a quarter."""
-        parts = []
-        for onsets in tunes:
-            at = (onsets["tick"] - onsets["tick"][0]) // SIXTEENTH
-            grid = np.arange(int(at[-1]) + _LAST)
-            note = np.searchsorted(at, grid, side="right") - 1
-            parts.append((onsets["pitch"][note] % CLASSES).astype(np.int8))
-        bounds = np.cumsum([0, *map(len, parts)])
-        return cls(np.concatenate(parts), np.asarray(bounds, dtype=np.int64))
-
-    def tune(self, number: int) -> NDArray[np.int8]:
-        """The pitch classes of one tune."""
-        return self.classes[self.bounds[number] : self.bounds[number + 1]]
+def melody(onsets: NDArray[np.void]) -> NDArray[np.int8]:
+    """The pitch class (n,) of every sixteenth note of a tune; the last one sounds for a quarter."""
+    at = (onsets["tick"] - onsets["tick"][0]) // SIXTEENTH
+    note = np.searchsorted(at, np.arange(int(at[-1]) + _LAST), side="right") - 1
+    return np.asarray(onsets["pitch"][note] % CLASSES, dtype=np.int8)
 
 
 def evidence(chroma: Floats, tempo: float, shift: int) -> Floats:
@@ -61,9 +46,11 @@ def evidence(chroma: Floats, tempo: float, shift: int) -> Floats:
     """
     likely = np.log(_UNCLEAR + (1 - _UNCLEAR) * CLASSES * chroma)
     step = FRAME_RATE * 15.0 / tempo
-    edges = np.rint(np.arange(int(len(chroma) / step) + 1) * step).astype(np.int64)
+    count = max(1, int(len(chroma) / step))
+    edges = np.rint(np.arange(count + 1) * step).astype(np.int64).clip(max=len(chroma))
     total = np.concatenate([np.zeros((1, CLASSES)), np.cumsum(likely, axis=0)])
-    return np.roll(np.diff(total[edges], axis=0), -shift, axis=1).astype(np.float32)
+    steps = np.roll(np.diff(total[edges], axis=0), -shift, axis=1)
+    return np.asarray(steps, dtype=np.float32)
 
 
 def align(found: Floats, melodies: Sequence[NDArray[np.int8]]) -> Floats:

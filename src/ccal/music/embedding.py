@@ -96,7 +96,7 @@ class Embedder:
 
     def chroma(self, sound: NDArray[np.float32]) -> NDArray[np.float32]:
         """The shares (frames, 12) of the pitch classes in a spectrogram (frames, 136)."""
-        return self._chroma(torch.from_numpy(sound).T[None])[0].T.numpy()
+        return np.asarray(self._chroma(torch.from_numpy(sound).T[None])[0].T.numpy())
 
     def features(self, sound: NDArray[np.float32]) -> NDArray[np.float32]:
         """What the tower of sound sees of a spectrogram (frames, 136): its chroma, or itself.

@@ -7,16 +7,20 @@ with all others of that tempo. The best proposals are laid along the recording n
 those.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
 
-from ccal.music.alignment import CLASSES, Melodies, align, evidence, follow_melody
+from ccal.music.alignment import CERTAIN, CLASSES, align, evidence, follow_melody, melody
 from ccal.music.audio import FRAME_RATE
 from ccal.music.embedding import Embedder, cut
-from ccal.music.identification import votes
+from ccal.music.identification import Alignment, votes
 from ccal.music.pairs import FRAMES
 
 Floats = NDArray[np.float32]
@@ -26,69 +30,109 @@ TEMPI = tuple(float(tempo) for tempo in np.geomspace(60, 265, 9))
 MODEL_TEMPO = 120.0
 # Snippets that vote for every tempo and key, and then for so many of the best.
 _FEW, _MANY, _LIKELY = 8, 32, 24
-# Proposals that are laid along the recording, and tempi around that of a proposal.
-_PROPOSALS = 160
-_NEAR = (0.94, 1.0, 1.06)
+# Proposals that are laid along the recording; how many of the best are laid at tempi nearby, too.
+_PROPOSALS, _SETTLED, _NEARBY = 160, 10, 1.06
+# Of the logistic regression of `confidence`, and the confidence from which on a tune is known.
+_SCALE, _OFFSET, KNOWN = 20.0, -3.0, 0.5
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A tune, how it would be played (quarter notes a minute, semitones up), and its votes."""
+    """A tune, how it would be played (quarter notes a minute, semitones up), and its votes.
 
-    tune: int
-    tempo: float
-    shift: int
-    votes: float
-
-
-@dataclass(frozen=True)
-class Heard:
-    """A tune as a recording has it.
-
-    `score` is the evidence a frame along the best path, `other` the same for the best melody that
-    is backwards; `frames` (n,) of the recording fall on the `positions` (n,) of the tune.
+    Votes are in standard deviations of all tunes and keys at that tempo.
     """
 
     tune: int
     tempo: float
     shift: int
     votes: float
-    score: float
-    other: float
+
+
+@dataclass(frozen=True)
+class Heard(Alignment):
+    """A tune as a recording has it, at `tempo` and `shift` as in `Proposal`.
+
+    `score` is the evidence along the best path, as a share of the largest possible one, and
+    `confidence` the probability that it is this tune. `frames` (n,) of the recording fall on the
+    `positions` (n,) of the library; they are numbered by `snippets`.
+    """
+
+    tempo: float
+    shift: int
+    confidence: float
     frames: NDArray[np.float64]
-    positions: NDArray[np.int64]
 
 
 class Listener:
     """Searches the tunes of a library: `vectors` (n, dim) of the staff at each eighth note.
 
-    Tune i has the rows from bounds[i] to before bounds[i + 1], and a melody of as many eighths.
+    Tune i has the rows from bounds[i] to before bounds[i + 1], and the melody of its `onsets`.
     """
 
     def __init__(
-        self, embedder: Embedder, vectors: Floats, bounds: NDArray[np.int64], melodies: Melodies
+        self,
+        embedder: Embedder,
+        vectors: Floats,
+        bounds: NDArray[np.int64],
+        onsets: Sequence[NDArray[np.void]],
     ) -> None:
-        self._embedder, self._vectors, self._bounds = embedder, vectors, bounds
-        self._melodies = melodies
+        self._embedder, self._bounds = embedder, bounds
+        self._melodies = [melody(notes) for notes in onsets]
         # Neighbours look alike: every quarter note is enough for the first votes.
-        rows = [np.arange(a, b, 2) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
-        self._thin = np.ascontiguousarray(vectors[np.concatenate(rows)].T)
+        rows = [np.arange(a, b, 2) for a, b in pairwise(bounds.tolist())]
+        self._thin = vectors[np.concatenate(rows)].T
         self._thin_bounds = np.cumsum([0, *map(len, rows)])
-        self._all = np.ascontiguousarray(vectors.T)
+        self._all = vectors.T
+
+    def identify(self, sound: Floats, k: int) -> list[Heard]:
+        """The k tunes that fit a spectrogram (frames, 136) best, the best first."""
+        chroma = self._embedder.chroma(sound)
+        trials: dict[tuple[float, int], list[int]] = {}
+        for proposal in self.propose(sound):
+            trials.setdefault((proposal.tempo, proposal.shift), []).append(proposal.tune)
+        best, backwards = self._tried(chroma, trials)
+        # A tune is often recognised at a wrong tempo: the leading ones are laid at every tempo.
+        leading = sorted(best, key=lambda tune: -best[tune][0])[: max(k, _SETTLED)]
+        trials = {}
+        for tune in leading:
+            for tempo in TEMPI:
+                trials.setdefault((tempo, best[tune][2]), []).append(tune)
+        best, more = self._tried(chroma, trials)
+        backwards = max(backwards, more)
+        settled = [self._settle(chroma, tune, *best[tune], backwards) for tune in leading]
+        return sorted(settled, key=lambda heard: -heard.score)[:k]
+
+    def _tried(
+        self, chroma: Floats, trials: dict[tuple[float, int], list[int]]
+    ) -> tuple[dict[int, tuple[float, float, int]], float]:
+        """The best score, tempo and shift of each tune, and the best score backwards.
+
+        `trials` are the tunes to lay along the recording at a tempo and with a shift.
+        """
+        best: dict[int, tuple[float, float, int]] = {}
+        backwards = -np.inf
+        for (tempo, shift), tunes in trials.items():
+            forwards, others = self._scores(chroma, tempo, shift, tunes)
+            backwards = max(backwards, float(others.max()))
+            for tune, score in zip(tunes, forwards.tolist(), strict=True):
+                best[tune] = max(best.get(tune, (-np.inf, 0.0, 0)), (score, tempo, shift))
+        return best, backwards
 
     def propose(self, sound: Floats) -> list[Proposal]:
-        """The tunes that most snippets of a spectrogram (frames, 136) vote for, best first."""
+        """Tunes that most snippets of a spectrogram (frames, 136) vote for, the best first."""
         features = self._embedder.features(sound)
         shifts = range(CLASSES if self._embedder.turns else 1)
-        guesses, usual = [], {}
+        guesses: list[tuple[float, float, int]] = []
+        usual: dict[float, tuple[float, float]] = {}
         for tempo in TEMPI:
             snippets = self._snippets(features, tempo, _FEW)
-            each = np.stack([
-                self._votes(snippets, shift, self._thin, self._thin_bounds) for shift in shifts
-            ])
-            usual[tempo] = float(each.mean()), float(each.std()) + 1e-3
-            best = (each.max(axis=1) - usual[tempo][0]) / usual[tempo][1]
-            guesses += [(float(z), tempo, shift) for z, shift in zip(best, shifts, strict=True)]
+            thin = (self._thin, self._thin_bounds)
+            each = np.stack([self._votes(snippets, shift, *thin) for shift in shifts])
+            mean, deviation = float(each.mean()), float(each.std()) + 1e-3
+            usual[tempo] = mean, deviation
+            best = (each.max(axis=1) - mean) / deviation
+            guesses += [(z, tempo, shift) for z, shift in zip(best.tolist(), shifts, strict=True)]
         proposals = []
         for _, tempo, shift in sorted(guesses, reverse=True)[:_LIKELY]:
             snippets = self._snippets(features, tempo, _MANY)
@@ -96,77 +140,63 @@ class Listener:
             each = (each - usual[tempo][0]) / usual[tempo][1]
             for tune in np.argsort(-each)[:_PROPOSALS].tolist():
                 proposals.append(Proposal(tune, tempo, shift, float(each[tune])))
-        return sorted(proposals, key=lambda p: -p.votes)[:_PROPOSALS]
+        return sorted(proposals, key=lambda proposal: -proposal.votes)[:_PROPOSALS]
 
-    def _snippets(self, features: Floats, tempo: float, count: int) -> torch.Tensor:
+    def _snippets(self, features: Floats, tempo: float, count: int) -> Tensor:
         """At most `count` snippets, evenly spread, of features played at the model's tempo."""
         length = max(1, round(len(features) * tempo / MODEL_TEMPO))
-        rows = torch.from_numpy(features.T[None])
-        paced = torch.nn.functional.interpolate(rows, length, mode="area")[0].T.numpy()
+        rows = torch.from_numpy(features.T[None].copy())
+        paced = functional.interpolate(rows, length, mode="area")[0].T.numpy()
         room = min(FRAMES // 4, length // 2)
         count = max(1, min(count, (length - 2 * room) // 8 + 1))
         middles = np.linspace(room, length - room, count) if count > 1 else np.array([length / 2])
         return cut(paced, middles, mirrored=True)
 
     def _votes(
-        self, snippets: torch.Tensor, shift: int, vectors: Floats, bounds: NDArray[np.int64]
+        self, snippets: Tensor, shift: int, vectors: Floats, bounds: NDArray[np.int64]
     ) -> NDArray[np.float64]:
         """The votes for each tune, if the players sound `shift` semitones higher than written."""
         turned = snippets.roll(-shift, dims=2) if shift else snippets
         return votes(self._embedder.embed("audio", turned) @ vectors, bounds)
 
-    def identify(self, sound: Floats, k: int) -> list[Heard]:
-        """The k tunes that fit a spectrogram (frames, 136) best."""
-        chroma = self._embedder.chroma(sound)
-        proposals = self.propose(sound)
-        groups: dict[tuple[float, int], list[Proposal]] = {}
-        for proposal in proposals:
-            groups.setdefault((proposal.tempo, proposal.shift), []).append(proposal)
-        scored = []
-        other = -np.inf
-        for (tempo, shift), group in groups.items():
-            scores, backwards = self._score(chroma, tempo, shift, [p.tune for p in group])
-            scored += zip(scores.tolist(), group, strict=True)
-            other = max(other, float(backwards.max()))
-        best: dict[int, tuple[float, Proposal]] = {}
-        for score, proposal in sorted(scored, key=lambda pair: -pair[0]):
-            best.setdefault(proposal.tune, (score, proposal))
-        answers = []
-        for score, proposal in list(best.values())[: max(k, 10)]:
-            answers.append(self._settle(chroma, proposal, score, other))
-        return sorted(answers, key=lambda heard: -heard.score)[:k]
-
-    def _score(
+    def _scores(
         self, chroma: Floats, tempo: float, shift: int, tunes: list[int]
     ) -> tuple[Floats, Floats]:
-        """The evidence a frame for each tune, and for its melody backwards."""
-        own = [self._melodies.tune(tune) for tune in tunes]
-        both = align(evidence(chroma, tempo, shift), own + [melody[::-1] for melody in own])
-        both /= len(chroma)
+        """The share of the largest evidence for each tune, and for its melody backwards."""
+        own = [self._melodies[tune] for tune in tunes]
+        both = align(evidence(chroma, tempo, shift), own + [notes[::-1] for notes in own])
+        both /= len(chroma) * CERTAIN
         return both[: len(own)], both[len(own) :]
 
-    def _settle(self, chroma: Floats, proposal: Proposal, score: float, other: float) -> Heard:
-        """A proposal at the best tempo near its own, with its path."""
-        melody, tempo = self._melodies.tune(proposal.tune), proposal.tempo
-        for factor in _NEAR:
-            near = proposal.tempo * factor
-            own = self._score(chroma, near, proposal.shift, [proposal.tune])[0][0]
+    def _settle(
+        self, chroma: Floats, tune: int, score: float, tempo: float, shift: int, backwards: float
+    ) -> Heard:
+        """A tune at the best tempo near one that was tried, with its path."""
+        for near in (tempo * _NEARBY, tempo / _NEARBY):
+            own = float(self._scores(chroma, near, shift, [tune])[0][0])
             if own > score:
-                score, tempo = float(own), near
-        path = follow_melody(evidence(chroma, tempo, proposal.shift), melody)
-        first, last = self._longest(path)
-        frames = (np.arange(first, last) + 0.5) * FRAME_RATE * 15 / tempo
-        rows = self._bounds[proposal.tune] + path[first:last] // 2
-        return Heard(
-            proposal.tune, tempo, proposal.shift, proposal.votes, score, other, frames,
-            np.minimum(rows, self._bounds[proposal.tune + 1] - 1),
-        )
+                score, tempo = own, near
+        path = follow_melody(evidence(chroma, tempo, shift), self._melodies[tune])
+        first, last = _longest(path)
+        frames = np.asarray((np.arange(first, last) + 0.5) * FRAME_RATE * 15 / tempo)
+        rows = self._bounds[tune] + path[first:last] // 2
+        rows = np.minimum(rows, self._bounds[tune + 1] - 1)
+        sure = confidence(score, backwards)
+        return Heard(tune, score, np.arange(len(rows)), rows, tempo, shift, sure, frames)
 
-    @staticmethod
-    def _longest(path: NDArray[np.int64]) -> tuple[int, int]:
-        """The longest piece of a path, from..to, that never jumps."""
-        change = np.diff(path)
-        jumps = np.flatnonzero((change < 0) | (change > 2)) + 1
-        ends = np.concatenate([[0], jumps, [len(path)]])
-        longest = int(np.diff(ends).argmax())
-        return int(ends[longest]), int(ends[longest + 1])
+
+def confidence(score: float, backwards: float) -> float:
+    """The probability that a tune with this score is the one that was played.
+
+    `backwards` is the best score of a melody that is backwards. From a logistic regression.
+    """
+    return float(1 / (1 + np.exp(-(_SCALE * (score - backwards) + _OFFSET))))
+
+
+def _longest(path: NDArray[np.int64]) -> tuple[int, int]:
+    """The longest piece of a path, from..to, that never jumps."""
+    change = np.diff(path)
+    jumps = np.flatnonzero((change < 0) | (change > 2)) + 1
+    ends = np.concatenate([[0], jumps, [len(path)]])
+    longest = int(np.diff(ends).argmax())
+    return int(ends[longest]), int(ends[longest + 1])

@@ -18,9 +18,10 @@ from ccal.model import DualEncoder
 from ccal.music.audio import FRAME_RATE
 from ccal.music.book import LibraryTune, TuneBook
 from ccal.music.embedding import MODALITIES, POSITION, Embedder, cut, positions_of
+from ccal.music.hearing import KNOWN, Listener
 from ccal.music.identification import Alignment, Axis, rank_tunes, staff_axis, time_axis
 from ccal.music.pairs import FRAMES
-from ccal.music.queries import Picture, Recording, level_of, listen, moments, read_staff, spots
+from ccal.music.queries import Picture, Recording, level_of, listen, read_staff, spots
 from ccal.music.rendering import ONSET
 from ccal.music.store import SheetAudioStore
 from ccal.music.tunes import tempo_of
@@ -31,11 +32,10 @@ from ccal.retrieval.items import DamagedIndexError, OtherModelError
 MANIFEST, _FORMAT = "library.json", 2
 _KEYS = ("model", "store", "settings", "skipped", "level", "dim", "tunes", "files")
 _TUNE = ("name", "source", "key", "tempo", "columns", "frames", "positions", "onsets")
-# Frames between snippets of a recording, and columns between those of a picture.
-_HOP, _PIXELS = 8, 10
-# A query of more than 20 seconds, or about as much of staff, is compared piece by piece. Only the
-# first two minutes of a recording are used.
-_LONGEST, _WIDEST, _HEARD = 20 * FRAME_RATE, 800.0, round(120 * FRAME_RATE)
+# Columns between snippets of a picture; one that is wider than the limit is compared in pieces.
+_PIXELS, _WIDEST = 10, 800.0
+# Only the first two minutes of a recording are used.
+_HEARD = round(120 * FRAME_RATE)
 
 Progress = Callable[[int, int], None]
 
@@ -48,7 +48,9 @@ class TuneMatch:
         tune: its number in the library.
         name: its name.
         source: the file and the number that it came from.
-        score: mean cosine along the alignment; 1 is best, and chance is near 0.
+        score: how well it fits, at most 1: of a recording, the share of the largest possible
+            evidence along the alignment; of a picture, the mean cosine.
+        confidence: the probability, from 0 to 1, that the query is of this tune.
         columns: from which to which column of the tune's staff line the query goes, in pixels.
         seconds: from when to when in its sound, as `TuneLibrary.wav` plays it.
         path: (second of the recording or column of the picture, column of the staff, second of the
@@ -59,13 +61,19 @@ class TuneMatch:
     name: str
     source: str
     score: float
+    confidence: float
     columns: tuple[float, float]
     seconds: tuple[float, float]
     path: list[tuple[float, float, float]]
 
+    @property
+    def known(self) -> bool:
+        """Whether it is likely enough that the query is of this tune, and not of an unknown one."""
+        return self.confidence >= KNOWN
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return asdict(self)
+        return {**asdict(self), "known": self.known}
 
 
 @dataclass(frozen=True)
@@ -231,11 +239,8 @@ class TuneLibrary(TuneBook):
         """
         check("k", k, Whole(at_least=1))
         heard = listen(audio, self.level)[:_HEARD]
-        middles = moments(heard, _HOP)
-        queries = self._embedder.embed("audio", cut(heard, middles, mirrored=True))
-        vectors = self.vectors["sheet"]
-        found = rank_tunes(queries, middles, vectors, self._axes[0], k=k, longest=_LONGEST)
-        return [self._match(a, middles, "frame", len(heard), 1 / FRAME_RATE) for a in found]
+        found = self._listener.identify(heard, k)
+        return [self._match(h, h.frames, "frame", 1 / FRAME_RATE, h.confidence) for h in found]
 
     def identify_sheet(self, picture: Picture, k: int = 10) -> list[TuneMatch]:
         """The k tunes whose sound fits a picture of a staff line best, the best first.
@@ -248,7 +253,7 @@ class TuneLibrary(TuneBook):
         queries = self._embedder.embed("sheet", cut(staff.ink, middles, mirrored=True))
         vectors = self.vectors["audio"]
         found = rank_tunes(queries, middles, vectors, self._axes[1], k=k, longest=_WIDEST)
-        return [self._match(a, middles, "column", len(staff.ink), staff.scale) for a in found]
+        return [self._match(a, middles, "column", staff.scale, 1.0) for a in found]
 
     def search_snippets(
         self, modality: Literal["sheet", "audio"], vectors: ArrayLike, k: int = 10
@@ -268,19 +273,24 @@ class TuneLibrary(TuneBook):
             answers.append(found_here)
         return answers
 
+    @cached_property
+    def _listener(self) -> Listener:
+        onsets = [self.notes(number) for number in range(len(self))]
+        return Listener(self._embedder, self.vectors["sheet"], self._axes[0].bounds, onsets)
+
     def _match(
-        self, found: Alignment, middles: NDArray[np.int64], unit: str, length: int, scale: float
+        self, found: Alignment, middles: NDArray[Any], unit: str, scale: float, confidence: float
     ) -> TuneMatch:
         """An alignment in columns and seconds.
 
-        `middles` and `length` of the query are in frames or columns, as `unit` says; `scale` makes
-        them seconds or pixels.
+        `middles` of the query are in frames or columns, as `unit` says; `scale` makes them seconds
+        or pixels.
         """
         positions, at = self.positions[found.positions], middles[found.snippets]
         own = self.positions[slice(*self._axes[0].bounds[found.tune : found.tune + 2])]
-        # Beyond its outermost middles a query goes on for half a snippet, unless it ends before.
-        first = positions[unit][0] - min(FRAMES // 2, at[0])
-        last = positions[unit][-1] + min(FRAMES // 2, length - at[-1])
+        # Beyond its outermost middles a picture goes on for half a snippet.
+        beyond = FRAMES // 2 if unit == "column" else 0
+        first, last = positions[unit][0] - beyond, positions[unit][-1] + beyond
         column, frame = (np.interp([first, last], own[unit], own[n]) for n in ("column", "frame"))
         tune, (begin, end) = self.tunes[found.tune], self.seconds(found.tune, frame).tolist()
         seconds = self.seconds(found.tune, positions["frame"])
@@ -290,6 +300,7 @@ class TuneLibrary(TuneBook):
             name=tune.name,
             source=tune.source,
             score=found.score,
+            confidence=confidence,
             columns=(float(column[0]), float(column[1])),
             seconds=(begin, end),
             path=[(float(q), float(c), float(s)) for q, c, s in path],
