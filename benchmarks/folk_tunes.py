@@ -2,7 +2,7 @@
 
     python -m benchmarks.folk_tunes STORES [--model FOLDER] [--other STORE]
 
-STORES is the folder of the four stores that `ccal.experiments.folk_tunes.build_stores` makes; the
+STORES is the folder of the stores that `ccal.experiments.folk_tunes.build_stores` makes; the
 tunes that training held out are measured, all of them together and each instrument among its own.
 `--other` is a store of other tunes. The default model is that of the package.
 """
@@ -16,12 +16,24 @@ from pathlib import Path
 import ccal
 from ccal.experiments.folk_tunes import build_stores, split_stores
 from ccal.experiments.sheet_audio import evaluate_pairs
-from ccal.music import JoinedPairs, SheetAudioPairs, SheetAudioStore, ThinnedPairs
+from ccal.music import (
+    Augmentation,
+    AugmentedPairs,
+    JoinedPairs,
+    SheetAudioPairs,
+    SheetAudioStore,
+    ThinnedPairs,
+)
 from ccal.retrieval import fingerprint
 from ccal.training.batches import Features
 
 RESULTS = Path(__file__).with_name("folk_tunes.json")
 _CANDIDATES = 16_042
+
+
+def _at_its_tempo(pairs: SheetAudioPairs) -> AugmentedPairs:
+    """The pairs at the tempo that the model knows, and otherwise as they are."""
+    return AugmentedPairs(pairs, Augmentation.none())
 
 
 def main() -> None:
@@ -33,7 +45,7 @@ def main() -> None:
     model = ccal.load(arguments.model) if arguments.model else ccal.pretrained("folk-tunes")
     stores = build_stores(arguments.stores)
     parts: dict[str, Features] = {
-        store.folder.name: SheetAudioPairs(store, split.test, centred=True)
+        store.folder.name: _at_its_tempo(SheetAudioPairs(store, split.test, centred=True))
         for store, split in zip(stores, split_stores(stores), strict=True)
     }
     parts = {"all": JoinedPairs(list(parts.values())), **parts}

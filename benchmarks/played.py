@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import soundfile
+import soundfile  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from ccal.music import parse_abc
@@ -109,8 +109,8 @@ def record(
 
 def talk(rng: np.random.Generator, seconds: float) -> NDArray[np.float64]:
     """Something like speech: syllables of a voice whose pitch glides, vowels and hisses."""
-    parts = []
-    while sum(map(len, parts)) < seconds * RATE:
+    parts: list[NDArray[np.float64]] = []
+    while sum(len(part) for part in parts) < seconds * RATE:
         length = int(rng.uniform(0.08, 0.3) * RATE)
         time = np.arange(length) / RATE
         if rng.random() < 0.25:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,7 @@ from tests.music.tunes import needs_music, tunes
 
 pytestmark = needs_music
 
-NO_WEAR = Wear(scale=0, stretch=0, rows=0, tilt=0, bend=0, blur=0, ink=0, noise=0, shade=0)
-NOTHING = Augmentation(
-    tempo=0, frames=0, loudness=0, colour=0, noise=0, room=0, company=0, sheet=NO_WEAR
-)
+NOTHING = Augmentation.none()
 
 
 @pytest.fixture(scope="module")
@@ -121,9 +119,7 @@ def test_augmentation_keeps_shapes_and_repeats_by_the_seed(store: SheetAudioStor
 def test_another_tempo_keeps_the_note_where_it_is(store: SheetAudioStore, centred: bool) -> None:
     """Frame by frame, a faster snippet is the plain one looked at closer to its anchor."""
     pairs = SheetAudioPairs(store, centred=centred)
-    how = Augmentation(
-        tempo=0.2, frames=0, loudness=0, colour=0, noise=0, room=0, company=0, sheet=NO_WEAR
-    )
+    how = replace(NOTHING, tempo=0.2)
     anchor = 50 if centred else 99
     rows = np.arange(len(pairs))
     plain = pairs.batch(rows)[1]
@@ -136,9 +132,7 @@ def test_another_tempo_keeps_the_note_where_it_is(store: SheetAudioStore, centre
 
 def test_louder_is_a_factor_before_the_logarithm(store: SheetAudioStore) -> None:
     pairs = SheetAudioPairs(store)
-    how = Augmentation(
-        tempo=0, frames=0, loudness=6, colour=0, noise=0, room=0, company=0, sheet=NO_WEAR
-    )
+    how = replace(NOTHING, loudness=6)
     rows = np.arange(len(pairs))
     plain, changed = (p.batch(rows)[1] for p in (pairs, AugmentedPairs(pairs, how)))
     loud = plain > 0.5

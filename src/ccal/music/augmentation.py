@@ -1,6 +1,7 @@
 """Augmented pairs: other tempo, loudness and colour of the sound, a worn staff."""
 
 from dataclasses import dataclass, field
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -39,6 +40,13 @@ class Augmentation:
     room: float = 0.6
     company: float = 0.5
     sheet: Wear = field(default_factory=Wear)
+
+    @classmethod
+    def none(cls) -> Self:
+        """Pairs as they are, but at the tempo that models know."""
+        sheet = Wear(**dict.fromkeys(Wear().__dict__, 0.0))
+        plain: dict[str, Any] = dict.fromkeys(cls().__dict__, 0.0)
+        return cls(**(plain | {"sheet": sheet}))
 
     def __post_init__(self) -> None:
         for name, value in self.__dict__.items():
