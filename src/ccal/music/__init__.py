@@ -16,7 +16,8 @@ book, library            TuneBook shows and plays tunes, TuneLibrary finds them
 default                  libraries of stores, of notation, and of the package
 queries                  recordings and pictures of staves, as people have them
 embedding                snippets in the common space
-identification           tunes ranked by votes and alignment
+identification           tunes ranked by votes and alignment, for pictures
+hearing, alignment       tunes proposed by the model and laid along a recording note by note
 """
 
 from ccal.optional import lazy_names

@@ -22,6 +22,7 @@ from ccal.music.audio import FRAME_RATE
 from ccal.music.embedding import Embedder, cut
 from ccal.music.identification import Alignment, votes
 from ccal.music.pairs import FRAMES
+from ccal.music.queries import sounding
 
 Floats = NDArray[np.float32]
 
@@ -87,6 +88,8 @@ class Listener:
 
     def identify(self, sound: Floats, k: int) -> list[Heard]:
         """The k tunes that fit a spectrogram (frames, 136) best, the best first."""
+        begin, end = sounding(sound)
+        sound = sound[begin:end]
         chroma = self._embedder.chroma(sound)
         trials: dict[tuple[float, int], list[int]] = {}
         for proposal in self.propose(sound):
@@ -100,7 +103,7 @@ class Listener:
                 trials.setdefault((tempo, best[tune][2]), []).append(tune)
         best, more = self._tried(chroma, trials)
         backwards = max(backwards, more)
-        settled = [self._settle(chroma, tune, *best[tune], backwards) for tune in leading]
+        settled = [self._settle(chroma, begin, tune, *best[tune], backwards) for tune in leading]
         return sorted(settled, key=lambda heard: -heard.score)[:k]
 
     def _tried(
@@ -169,16 +172,23 @@ class Listener:
         return both[: len(own)], both[len(own) :]
 
     def _settle(
-        self, chroma: Floats, tune: int, score: float, tempo: float, shift: int, backwards: float
+        self,
+        chroma: Floats,
+        begin: int,
+        tune: int,
+        score: float,
+        tempo: float,
+        shift: int,
+        backwards: float,
     ) -> Heard:
-        """A tune at the best tempo near one that was tried, with its path."""
+        """A tune at the best tempo near one that was tried, with its path from frame `begin` on."""
         for near in (tempo * _NEARBY, tempo / _NEARBY):
             own = float(self._scores(chroma, near, shift, [tune])[0][0])
             if own > score:
                 score, tempo = own, near
         path = follow_melody(evidence(chroma, tempo, shift), self._melodies[tune])
         first, last = _longest(path)
-        frames = np.asarray((np.arange(first, last) + 0.5) * FRAME_RATE * 15 / tempo)
+        frames = begin + np.asarray((np.arange(first, last) + 0.5) * FRAME_RATE * 15 / tempo)
         rows = self._bounds[tune] + path[first:last] // 2
         rows = np.minimum(rows, self._bounds[tune + 1] - 1)
         sure = confidence(score, backwards)

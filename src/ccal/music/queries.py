@@ -15,7 +15,7 @@ from ccal.errors import InputError
 from ccal.features.loading import load_image
 from ccal.music.audio import audio_spectrogram, spectrogram
 from ccal.music.engraving import ROWS
-from ccal.music.pairs import COLUMNS, FRAMES
+from ccal.music.pairs import COLUMNS
 from ccal.optional import require
 
 Recording = str | PathLike[str] | tuple[Any, int]
@@ -59,20 +59,11 @@ def level_of(audio: NDArray[np.floating]) -> float:
     return _loudness(10.0 ** audio.astype(np.float32) - 1)
 
 
-def moments(audio: NDArray[np.float32], hop: int) -> NDArray[np.int64]:
-    """The middles (n,) of snippets of a spectrogram, in frames.
-
-    Every `hop` frames, where there is sound and enough of a snippet lies within the recording. A
-    recording that is too short for that has one, its middle.
-    """
-    margin = round(FRAMES * (_FILLED - 0.5))
-    middles = np.arange(margin, len(audio) - margin + 1, hop)
-    if len(middles) == 0:
-        return np.array([len(audio) // 2])
+def sounding(audio: NDArray[np.float32]) -> tuple[int, int]:
+    """The first frame with sound in a spectrogram (frames, 136), and the one behind the last."""
     loud = audio.mean(axis=1)
-    near = np.array([loud[max(0, m - hop) : m + hop + 1].max() for m in middles.tolist()])
-    kept = middles[near > _SOFT * loud.max()]
-    return np.asarray(kept if len(kept) else middles[near.argmax()][None])
+    frames = np.flatnonzero(loud > _SOFT * loud.max())
+    return int(frames[0]), int(frames[-1]) + 1
 
 
 def _loudness(magnitudes: NDArray[np.floating]) -> float:
