@@ -119,6 +119,15 @@ def test_a_key_that_the_file_does_not_name(tmp_path: Path) -> None:
     assert "K:Eb\n" in read(tmp_path, midi(track(lower)))
 
 
+def test_the_tempo_is_the_one_that_holds_longest(tmp_path: Path) -> None:
+    def tempo(at: float, quarters_a_minute: float) -> tuple[float, bytes]:
+        return at, b"\xff\x51\x03" + round(60e6 / quarters_a_minute).to_bytes(3, "big")
+
+    written = read(tmp_path, midi(track(SCALE, meta=[tempo(0, 60), tempo(1, 208), tempo(7, 90)])))
+    assert "\nQ:1/4=208\n" in written
+    assert "Q:" not in read(tmp_path, midi(track(SCALE)))
+
+
 def test_names_that_programs_give_are_no_titles(tmp_path: Path) -> None:
     assert "T:air\n" in read(tmp_path, midi(track([], "Master Track"), track(SCALE, "Flute")))
 

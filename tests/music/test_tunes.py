@@ -16,6 +16,7 @@ from ccal.music import (
     split_tunes,
     split_tunes_by_melody,
 )
+from ccal.music.tunes import tempo_of
 from tests.music.tunes import needs_music
 
 Melody = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -41,6 +42,46 @@ def test_a_folder_of_tunes(tmp_path: Path) -> None:
     assert [tune.source for tune in read_tunes(tmp_path / "b.abc")] == ["b.abc, X:1"]
 
 
+def test_what_cannot_be_read_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
+    air = "X:1\nT:Air\nQ:1/4=208\nK:C\nCDEF|"
+    (tmp_path / "airs.abc").write_text(air)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/notes.mid").write_text(air.replace("Air", "Other"))
+    (tmp_path / "sub/page.abc").write_bytes(b"%PDF-1.4")
+    (tmp_path / "text.abc").write_text("hello")
+    (tmp_path / "broken.mxl").write_bytes(b"PK\3\4 and no more")
+    (tmp_path / "broken.xml").write_text("<html/>")
+    (tmp_path / "list.txt").write_text("is not looked at")
+    found = {tune.source: tune for tune in read_tunes(tmp_path)}
+    problems = {source: tune.problem for source, tune in found.items() if tune.problem}
+    assert set(problems) == {
+        "broken.mxl", "broken.xml", "sub/page.abc", "text.abc", "sub/notes.mid"
+    }  # fmt: skip
+    assert "cannot be read as MusicXML" in str(problems["broken.mxl"])
+    assert "it begins with <html>" in str(problems["broken.xml"])
+    assert "does not begin with MThd" in str(problems["sub/notes.mid"])
+    assert found["airs.abc, X:1"].name == "Air"
+
+
+def test_tunes_have_their_own_tempo(tmp_path: Path) -> None:
+    for field, tempo in (
+        ("Q:1/4=208", 208), ("Q: 3/8 = 120", 180), ("Q:1/2=104 % fast", 208), ("Q:1/8=1000", 400),
+        ('Q:"Lively" 3/8=116 "ca."', 174), ("Q:C=200", 100), ("Q:1/4 3/8 1/4=40", 140),
+        ('Q:"Allegro"', None), ("Q:", None), ("Q:3/0=90", None), ("", None),
+    ):  # fmt: skip
+        assert tempo_of(f"X:1\nL:1/8\n{field}\nK:C\nC|") == tempo, field
+    mark = "<metronome><beat-unit>quarter</beat-unit><beat-unit-dot/><per-minute>112</per-minute>"
+    note = "<note><pitch><step>C</step><octave>4</octave></pitch><duration>1</duration></note>"
+    for said, tempo in (
+        ('<sound tempo="96"/>', 96), (f"<direction>{mark}</metronome></direction>", 168), ("", None)
+    ):  # fmt: skip
+        text = f'<score-partwise><part id="P1"><measure>{said}{note}</measure></part>'
+        (tmp_path / "air.musicxml").write_text(f"{text}</score-partwise>")
+        (tune,) = read_tunes(tmp_path / "air.musicxml")
+        assert tempo_of(tune.abc) == tempo
+        assert heard_of(tune.abc) == [60]
+
+
 def heard_of(abc: str) -> list[int]:
     return [sound.midi for sound in parse_abc(abc).sounding()]
 
@@ -51,6 +92,14 @@ def test_no_tunes(tmp_path: Path) -> None:
     (tmp_path / "a.abc").write_text("hello")
     with pytest.raises(InputError, match="has no tunes"):
         read_tunes(tmp_path)
+    for content, said in (
+        (b"%PDF-1.7\n", "it is no notation but application/pdf.*ccal identify"),
+        (b"RIFF....WAVEfmt ", "no notation but audio/wav"),
+        (b"\x89PNG\r\n\x1a\n", "no notation but image/png"),
+    ):
+        (tmp_path / "b.abc").write_bytes(content)
+        with pytest.raises(InputError, match=said):
+            read_tunes(tmp_path / "b.abc")
     with pytest.raises(InputError, match="neither a file nor a folder"):
         read_tunes(tmp_path / "none")
     with pytest.raises(InputError, match="there are ryan, oneill"):

@@ -48,11 +48,13 @@ def write_abc(
     signatures: Sequence[tuple[Fraction, int]],
     start: Fraction,
     accompaniment: Sequence[Sounding] = (),
+    tempo: float | None = None,
 ) -> str:
     """A tune in ABC, of chords in order of time that do not overlap.
 
     The music begins at `start`, with a rest if no chord does. `metres` ("6/8") and `signatures`
     (sharps, or flats if negative) hold from their times on, the first ones from the beginning.
+    `tempo` is in quarter notes a minute.
 
     >>> three, five, seven = map(Fraction, (3, 5, 7))
     >>> chords = [Chord(three, five, (Pitch("a", 4, 0),)), Chord(five, seven, (Pitch("f", 4, 0),))]
@@ -80,7 +82,16 @@ def write_abc(
         before = (metre, fifths)
     lines = [held[i : i + _BARS_A_LINE] for i in range(0, len(held), _BARS_A_LINE)]
     music = "".join(" | ".join(line) + " |\n" for line in lines)
-    return f"X:1\nT:{name}\n{_directives(accompaniment)}{head}{music}"
+    return f"X:1\nT:{name}\n{tempo_text(tempo)}{_directives(accompaniment)}{head}{music}"
+
+
+def tempo_text(tempo: float | None) -> str:
+    r"""A line `Q:` for so many quarter notes a minute, or nothing.
+
+    >>> tempo_text(208.0)
+    'Q:1/4=208\n'
+    """
+    return "" if tempo is None else f"Q:1/4={round(tempo, 1):g}\n"
 
 
 Value = TypeVar("Value")

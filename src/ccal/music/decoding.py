@@ -6,7 +6,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from ccal.errors import InputError
+from ccal.errors import CcalError, InputError
 from ccal.media_types import AUDIO, HEAD, sniff
 from ccal.optional import require
 
@@ -53,7 +53,7 @@ def decode(file: BinaryIO, longest: float) -> tuple[NDArray[np.float32], int]:
         file.seek(0)
         try:
             return _joined(*attempt(file, longest), longest)
-        except InputError:
+        except CcalError:
             raise
         # Decoders raise exceptions of many kinds for damaged files.
         except Exception as error:
@@ -113,6 +113,8 @@ def _by_av(file: BinaryIO, longest: float, format: str) -> tuple[int, Blocks]:
         raise InputError("it has pictures but no sound.")
     stream = container.streams.audio[0]
     rate = int(stream.rate or 0)
+    if not rate:
+        raise ValueError("its beginning is missing")
     length = float(stream.duration * stream.time_base) if stream.duration else 0.0
     _check(rate, int(stream.channels), length, longest)
 

@@ -2,7 +2,7 @@
 
 The notes of the melody are moved to the nearest sixteenth or triplet. Key and metre are those of
 the file; where it has none, the key is the one with the fewest accidentals, and the metre 4/4.
-Tempo, loudness, instruments, pedals and drums are left out.
+The tempo is the one that holds longest; loudness, instruments, pedals and drums are left out.
 """
 
 import re
@@ -88,6 +88,7 @@ def read_midi(file: Path, melody: str | None = None) -> Tune:
         signatures=signatures,
         start=begin,
         accompaniment=accompaniment,
+        tempo=_tempo(content),
     )
     return Tune(abc, name, file.name)
 
@@ -191,6 +192,24 @@ def _changes(content: Any) -> tuple[list[tuple[Fraction, str]], list[tuple[Fract
                 now = _nearest(ticks / content.ticks_per_beat, 4)
                 signatures[now] = signature(message.key)
     return sorted(metres.items()), sorted(signatures.items())
+
+
+def _tempo(content: Any) -> float | None:
+    """Quarter notes a minute for most of the file, or None if it says nothing."""
+    changes: list[tuple[int, int]] = []
+    last = 0
+    for track in content.tracks:
+        ticks = 0
+        for message in track:
+            ticks += message.time
+            if message.type == "set_tempo" and message.tempo:
+                changes.append((ticks, message.tempo))
+        last = max(last, ticks)
+    changes.sort()
+    lasting: defaultdict[int, int] = defaultdict(int)
+    for (start, tempo), end in zip(changes, [*(at for at, _ in changes[1:]), last], strict=False):
+        lasting[tempo] += end - start
+    return 60e6 / max(lasting, key=lambda tempo: lasting[tempo]) if lasting else None
 
 
 def _signature(keys: Sequence[int]) -> int:

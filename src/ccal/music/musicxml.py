@@ -1,18 +1,22 @@
 """MusicXML as ABC: the first voice of the first part becomes a tune like any other."""
 
 import io
+import re
 import zipfile
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from xml.etree import ElementTree
 
 from ccal.errors import InputError
 from ccal.music.abc import Tune
-from ccal.music.abc_writing import key_text, pitch_text
+from ccal.music.abc_writing import key_text, pitch_text, tempo_text
 from ccal.music.score import Pitch
 
 SUFFIXES = (".musicxml", ".mxl", ".xml")
 _LARGEST = 50_000_000
+# Quarter notes in a beat of a metronome mark.
+_BEATS = {"whole": 4.0, "half": 2.0, "quarter": 1.0, "eighth": 0.5, "16th": 0.25}
 
 Element = ElementTree.Element
 
@@ -37,7 +41,23 @@ def read_musicxml(file: Path) -> Tune:
         bars = [voice.bar(measure, first=not n) for n, measure in enumerate(part.iter("measure"))]
     except (ValueError, ZeroDivisionError, KeyError, IndexError) as error:
         raise InputError(f"it is damaged ({type(error).__name__}: {error}).") from error
-    return Tune("\n".join(["X:1", f"T:{name}", *bars, ""]), name, file.name)
+    head = f"X:1\nT:{name}\n{tempo_text(_tempo(root))}"
+    return Tune(head + "\n".join([*bars, ""]), name, file.name)
+
+
+def _tempo(root: Element) -> float | None:
+    """Quarter notes a minute, as it begins: how it sounds, or else as the metronome mark says."""
+    for sound in root.iter("sound"):
+        with suppress(ValueError):
+            return float(sound.get("tempo") or "") or None
+    for mark in root.iter("metronome"):
+        number = re.search(r"\d+(?:\.\d+)?", mark.findtext("per-minute") or "")
+        quarters = _BEATS.get(mark.findtext("beat-unit") or "")
+        if number and quarters and float(number[0]) > 0:
+            return (
+                float(number[0]) * quarters * (1.5 if mark.find("beat-unit-dot") is not None else 1)
+            )
+    return None
 
 
 class _Voice:

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from ccal.bounds import Whole, check
 from ccal.data.splits import Split, part_size
 from ccal.errors import CcalError, InputError
+from ccal.media_types import HEAD, sniff
+from ccal.media_types import MIDI as MIDI_TYPE
 from ccal.music.abc import Tune, default_length, split_tunes
 from ccal.music.midi import SUFFIXES as MIDI
 from ccal.music.midi import read_midi
@@ -49,8 +51,9 @@ def read_tunes(
     MIDI file (.mid, .midi) gives one, too: `melody` is the number or name of the voice that is its
     score, if `read_midi` is not to choose it, and the other voices are heard with it. In a folder,
     a MIDI file is left out if there is notation of the same name (air.mid and air.abc, or
-    airs7.mid and X:7 of airs.abc), and a damaged file becomes a tune with a `problem`, which
-    `build_store` leaves out. `progress` is called with the number of files read and their total.
+    airs7.mid and X:7 of airs.abc), and a file that cannot be read becomes a tune with a `problem`,
+    which `build_store` leaves out. `progress` is called with the number of files read and their
+    total.
     """
     where = Path(fspath(path))
     if where.is_dir():
@@ -69,28 +72,44 @@ def read_tunes(
         if progress is not None and done:
             progress(done, len(files))
         name = file.name if file == where else file.relative_to(where).as_posix()
-        suffix = file.suffix.lower()
-        if suffix in MIDI and file.stem in written:
-            continue
-        if suffix not in MIDI:
-            written.add(file.stem)
-        if suffix not in MUSICXML + MIDI:
-            found = split_tunes(_text(file), name)
-            tunes.extend(found)
-            written.update(file.stem + tune.source.rpartition("X:")[2] for tune in found)
+        is_midi = file.suffix.lower() in MIDI
+        if is_midi and file.stem in written:
             continue
         try:
-            tune = read_midi(file, melody) if suffix in MIDI else read_musicxml(file)
+            found = _tunes_of(file, name, melody)
         except InputError as error:
-            if file == where:
-                raise InputError(f"{str(file)!r}: {error}") from error
-            tune = Tune("", file.stem, name, problem=str(error))
-        tunes.append(replace(tune, source=name))
-    if not tunes:
-        raise InputError(
-            f"{str(where)!r} has no tunes: in ABC notation each begins with a line such as X:1."
-        )
+            found = [Tune("", file.stem, name, problem=str(error))]
+        tunes.extend(found)
+        if not is_midi:
+            written |= {file.stem, *(file.stem + t.source.rpartition("X:")[2] for t in found)}
+    if all(tune.problem is not None for tune in tunes):
+        first = f"{str(where)!r}" if files == [where] else f"{str(where)!r}: {tunes[0].source}"
+        raise InputError(f"{first}: {tunes[0].problem}")
     return tunes
+
+
+def _tunes_of(file: Path, name: str, melody: str | None) -> list[Tune]:
+    """The tunes of one file, whose content says what it is; `name` is for messages."""
+    try:
+        with file.open("rb") as content:
+            head = content.read(HEAD)
+    except OSError as error:
+        raise InputError(f"it cannot be read ({error}).") from error
+    type = sniff(head)
+    if type == MIDI_TYPE or (type is None and file.suffix.lower() in MIDI):
+        return [replace(read_midi(file, melody), source=name)]
+    if type is not None:
+        raise InputError(
+            f"it is no notation but {type}; expected ABC, MusicXML or MIDI. To find the tune of a "
+            "picture or a recording: ccal identify FILE."
+        )
+    is_xml = head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"<", b"PK\3\4"))
+    if is_xml or file.suffix.lower() in MUSICXML:
+        return [replace(read_musicxml(file), source=name)]
+    found = split_tunes(_text(file), name)
+    if not found:
+        raise InputError("it has no tunes: in ABC notation each begins with a line such as X:1.")
+    return found
 
 
 def holds_notation(folder: Path) -> bool:

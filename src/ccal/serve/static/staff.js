@@ -1,4 +1,4 @@
-// A line of sheet music: the matching place marked, played from there, the playing place followed.
+// A line of sheet music: the matching place marked, played from there, a cursor that follows.
 
 import { mediaAddress } from "./api.js";
 import { clock, el, icon, iconButton, reducedMotion } from "./dom.js";
@@ -10,7 +10,7 @@ let playing = null;
 export function staffStrip(result, label) {
   const place = result.place ?? {};
   const [first, last] = place.columns ?? [0, 0];
-  const image = lazyImage(result.media.staff, label);
+  const image = lazyImage(result.media.staff, label, { "--columns": place.width ?? 0 });
   const sheet = el("div", { class: "sheet" });
   // An item that nothing was compared with has no place to mark.
   const marked = Number.isFinite(result.score) && place.columns && place.width && last > first;
@@ -34,22 +34,14 @@ export function staffStrip(result, label) {
   return { strip, sheet, image };
 }
 
-/** Column of the staff at `second` of the sound, between the known places or in proportion. */
+/** Column of the staff at `second` of the sound: at a note's head when the note begins. */
 export function columnAt(second, place) {
-  const path = place.path ?? [];
-  const next = path.findIndex(([, , at]) => at > second);
-  if (next > 0) {
-    const [[, c0, s0], [, c1, s1]] = [path[next - 1], path[next]];
-    return c0 + ((c1 - c0) * (second - s0)) / (s1 - s0);
-  }
-  const [columns, seconds] = [place.columns ?? [0, 0], place.seconds ?? [0, 0]];
-  const ends = [place.duration, place.width];
-  const pieces = [[0, 0], [seconds[0], columns[0]], [seconds[1], columns[1]], ends];
-  for (let i = 1; i < pieces.length; i++) {
-    const [[s0, c0], [s1, c1]] = [pieces[i - 1], pieces[i]];
-    if (second <= s1 && s1 > s0) return c0 + ((c1 - c0) * (second - s0)) / (s1 - s0);
-  }
-  return place.width;
+  const onsets = [...(place.onsets ?? []), [place.duration, place.width]];
+  const next = onsets.findIndex(([at]) => at > second);
+  if (next < 0) return place.width;
+  const [s1, c1] = onsets[next];
+  const [s0, c0] = next > 0 ? onsets[next - 1] : [0, 0];
+  return c0 + ((c1 - c0) * (second - s0)) / (s1 - s0);
 }
 
 /** Play and pause from the matching place, and from the start. */
