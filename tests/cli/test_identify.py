@@ -49,7 +49,7 @@ def test_a_person_reads_a_table(place: Path) -> None:
     outcome = identify(place, "played.wav", "--k", 2)
     assert outcome.code == 0, outcome
     header, first, second = outcome.out.splitlines()
-    assert header.split() == ["rank", "score", "time", "columns", "tune"]
+    assert header.split() == ["rank", "score", "chance", "time", "columns", "tune"]
     assert first.split()[0] == "1"
     assert "invented.abc, X:" in first
     assert first.index("(inv") > 0

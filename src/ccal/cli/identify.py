@@ -134,14 +134,29 @@ def _library(folder: Path | None, run: Path | None, add: list[Path]) -> TuneLibr
 
 
 def _table(matches: list[TuneMatch]) -> list[str]:
-    """Rank, score, seconds in the tune, columns of its staff, and its name, below a header."""
-    rows = [["rank", "score", "time", "columns", "tune"]]
+    """What it is in a sentence, and a table of the matches.
+
+    The columns are rank, score, chance, seconds in the tune, columns of its staff, and its name.
+    """
+    rows = [["rank", "score", "chance", "time", "columns", "tune"]]
     for rank, match in enumerate(matches, start=1):
         when = "-".join(_clock(second) for second in match.seconds)
         where = "-".join(f"{column:.0f}" for column in match.columns)
         name = f"{match.name}  ({match.source})"
-        rows.append([str(rank), f"{match.score:.3f}", when, where, name])
-    return align(rows, left=(4,))
+        chance = getattr(match, "confidence", None)
+        likely = "" if chance is None else f"{100 * chance:.0f}%"
+        rows.append([str(rank), f"{match.score:.3f}", likely, when, where, name])
+    return [*_said(matches[0]), *align(rows, left=(5,))]
+
+
+def _said(best: TuneMatch) -> list[str]:
+    """The answer in words, if the library can judge it."""
+    if getattr(best, "known", None) is None:
+        return []
+    if not best.known:  # type: ignore[attr-defined]
+        return ["It is probably none of these tunes; the nearest are:"]
+    sure = best.confidence >= 0.8  # type: ignore[attr-defined]
+    return [f"It is {'very likely' if sure else 'probably'} {best.name!r}."]
 
 
 def _clock(seconds: float) -> str:

@@ -26,6 +26,8 @@ from ccal.serve.sample import MOST, Sample
 
 _ID = re.compile(r"tune-(0|[1-9][0-9]{0,8})")
 _MODALITIES, _OTHER = ("sheet", "audio"), {"audio": "sheet", "sheet": "audio"}
+# From this chance on a match is called strong.
+_STRONG = 0.8
 _EXAMPLES, _SOUNDS, _DRAWINGS = 12, 64, 512
 
 
@@ -169,7 +171,9 @@ class TuneCollection:
         facts = {"source": about.source, "tempo": round(about.tempo)}
         title, media = short(about.name, 200), ("staff", "audio")
         card = Card(f"tune-{tune}", modality, modality, title, facts, media=media)
-        return Entry(card, match.score if match else None, place=place)
+        if match is None:
+            return Entry(card, place=place)
+        return Entry(card, match.score, *_judged(match), place=place)
 
     def _number(self, id: str) -> int:
         match = _ID.fullmatch(id)
@@ -189,6 +193,14 @@ class TuneCollection:
         cards = [self._entry(tune, name).card for name in _OTHER for tune in chosen]
         means = np.concatenate([_means(self._library, name, chosen) for name in _OTHER])
         return Map(Sample(2 * len(self._library), cards, means, [card.title for card in cards]))
+
+
+def _judged(match: TuneMatch) -> tuple[float | None, str | None]:
+    """The chance that a match is right, and a word for it: weak if the tune may be unknown."""
+    chance = getattr(match, "confidence", None)
+    if chance is None:
+        return None, None
+    return chance, "strong" if chance >= _STRONG else "fair" if match.known else "weak"  # type: ignore[attr-defined]
 
 
 def _means(library: TuneLibrary, modality: str, tunes: Sequence[int]) -> Vectors:

@@ -8,12 +8,20 @@ import { RecordingProblem, canRecord, cancelRecording, record, stopRecording } f
 export const kindsOf = (info) => new Set(info.queries.map((query) => query.kind));
 
 const RECORDING_SECONDS = 20;
+const SOUNDS = [
+  ".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".m4a", ".aac", ".mp4", ".3gp", ".webm", ".amr",
+];
 
 /** What a file is asked as ("image", "sheet" or "audio"); throws a Problem if it cannot be. */
 export function kindOfFile(file, info) {
   const kinds = kindsOf(info);
-  const sound = file.type.startsWith("audio/") || /\.(wav|flac|ogg|oga|opus|mp3)$/i.test(file.name);
-  const picture = file.type.startsWith("image/");
+  const name = file.name.toLowerCase();
+  const notation = /\.(abc|musicxml|mxl|xml|midi?)$/i.test(file.name);
+  // Telephones and browsers write their recordings as videos without pictures, too.
+  const sound =
+    !notation &&
+    (/^(audio|video)\//.test(file.type) || SOUNDS.some((suffix) => name.endsWith(suffix)));
+  const picture = file.type.startsWith("image/") || file.type === "application/pdf";
   if (file.size > info.limits.upload_bytes) {
     const [size, limit] = [bytes(file.size), bytes(info.limits.upload_bytes)];
     const said = `${file.name} has ${size}; at most ${limit} can be sent. Choose a smaller one.`;
@@ -23,6 +31,10 @@ export function kindOfFile(file, info) {
   if (sound && kinds.has("audio")) return "audio";
   if (picture && kinds.has("image")) return "image";
   if (picture && kinds.has("sheet")) return "sheet";
+  if (notation && info.kind === "tunes") {
+    const said = `${file.name} is notation. To search among its tunes: ccal serve ${file.name}`;
+    throw new Problem("This is a tune book", said, 415);
+  }
   throw new Problem(
     "This kind of file cannot be searched with",
     `${file.name} is ${file.type || "of an unknown kind"}. This collection takes ${wanted(info)}.`,
@@ -122,7 +134,7 @@ export function fitBox(info) {
   $("choose").hidden = !files;
   $("record").hidden = !(kinds.has("audio") && canRecord());
   const accepted = Object.values(info.accepts ?? {}).flat();
-  if (kinds.has("audio")) accepted.push(".wav", ".flac", ".ogg", ".mp3");
+  if (kinds.has("audio")) accepted.push(...SOUNDS);
   $("file").accept = [...new Set(accepted)].join(",");
   $("words").maxLength = info.limits.text ?? 2000;
   $("words").placeholder = kinds.has("text") ? "Search with words" : "Find by name";

@@ -115,6 +115,15 @@ function player(result) {
   return audio;
 }
 
+const LIKELY = { strong: "very likely", fair: "probably", weak: "unlikely" };
+
+/** How sure it is that a tune is the right one, in words; its score where that is not known. */
+function likelihood(result) {
+  if (!result.match) return scoreOf(result);
+  const title = `The chance is ${Math.round(100 * result.chance)}%`;
+  return el("span", { class: `match ${result.match}`, title }, LIKELY[result.match]);
+}
+
 function tuneCard(result, rank) {
   const name = nameOf(result);
   const staff = staffStrip(result, `Score of ${name}`);
@@ -136,7 +145,7 @@ function tuneCard(result, rank) {
         seconds ? el("span", {}, `match ${clock(seconds[0])}–${clock(seconds[1])}`) : null,
         buttons?.begin,
       ),
-      result.score !== null && !result.why ? scoreOf(result) : null,
+      result.score !== null && !result.why ? likelihood(result) : null,
     ),
     staff.strip,
     result.why ? whyOf(result) : null,

@@ -115,6 +115,11 @@ function showAnswer(query, answer, { info, choose, clear }) {
   }
   const some = answer.total > number ? `${count(number)} of ${count(answer.total)}` : count(number);
   const best = answer.query.kind === "name" ? some : `The best ${some}`;
+  if (info.kind === "tunes" && answer.results[0]?.match === "weak") {
+    const said = "This is probably none of these tunes. The nearest are below";
+    $("status").textContent = `${said}${time(answer)}`;
+    return;
+  }
   $("status").textContent = number ? `${best} ${what}${time(answer)}` : `No ${what} were found.`;
 }
 
