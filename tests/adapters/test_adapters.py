@@ -23,7 +23,11 @@ from ccal.adapters import (
     to_program,
 )
 from ccal.encoders import DenseTower
+from ccal.serve import IndexCollection
+from ccal.training import Callback
+from ccal.training.progress import TensorBoard
 from tests.adapters.conftest import TEXTS
+from tests.serve.live import Live
 
 
 @pytest.mark.parametrize("modality", ["image", "text"])
@@ -77,6 +81,19 @@ def test_texts_are_encoded_as_sentence_transformers_does(model: DualEncoder) -> 
     assert encoder.similarity(one[None], many).argmax().item() == 1
     with pytest.raises(InputError, match="reads texts as text"):
         SentenceEncoder(model, "image")
+
+
+def test_the_client_of_openai_gets_embeddings(model: DualEncoder, index: Index) -> None:
+    openai = pytest.importorskip("openai")
+    server = Live(IndexCollection(index, model))
+    try:
+        client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none")
+        answer = client.embeddings.create(model="any", input=TEXTS)
+    finally:
+        server.stop()
+    found = [entry.embedding for entry in answer.data]
+    expected = SentenceEncoder(model).encode(TEXTS, normalize_embeddings=True)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_langchain_embeds_and_retrieves(model: DualEncoder, index: Index) -> None:
@@ -160,9 +177,14 @@ def test_parquet_with_image_bytes_becomes_pairs(tmp_path: Path) -> None:
         pairs_from_rows(read, x="image", y="title", images=tmp_path)
 
 
-def small_pairs() -> ccal.Pairs:
+def short_training(callback: Callback) -> list[dict[str, Any]]:
+    """The records of a training of two epochs, of which a callback is told."""
     meaning = np.random.default_rng(0).normal(size=(120, 4))
-    return ccal.Pairs({"a": meaning, "b": meaning @ np.diag([1.0, 2.0, 3.0, 4.0])})
+    pairs = ccal.Pairs({"a": meaning, "b": meaning @ np.diag([1.0, 2.0, 3.0, 4.0])})
+    settings = ccal.Settings(method="learned", max_epochs=2, batch_size=80, train_on_all=False)
+    return ccal.train(
+        settings, pairs[:80], pairs[80:], progress=False, callbacks=[callback]
+    ).history
 
 
 def test_callbacks_are_told_every_epoch() -> None:
@@ -175,26 +197,42 @@ def test_callbacks_are_told_every_epoch() -> None:
         def close(self) -> None:
             records.append({"closed": True})
 
-    pairs = small_pairs()
-    settings = ccal.Settings(method="learned", max_epochs=2, batch_size=80, train_on_all=False)
-    trained = ccal.train(settings, pairs[:80], pairs[80:], progress=False, callbacks=[Collect()])
-    assert records == [*trained.history, {"closed": True}]
+    history = short_training(Collect())
+    assert records == [*history, {"closed": True}]
 
 
-def test_mlflow_has_the_epochs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mlflow = pytest.importorskip("mlflow", exc_type=ImportError)
+def test_tensorboard_is_a_callback(tmp_path: Path) -> None:
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    history = short_training(TensorBoard(tmp_path))
+    read = events.EventAccumulator(str(tmp_path)).Reload()
+    logged = {event.step: event.value for event in read.Scalars("loss")}
+    assert logged == pytest.approx({record["epoch"]: record["loss"] for record in history})
+
+
+def test_mlflow_has_the_epochs(tmp_path: Path) -> None:
+    mlflow = pytest.importorskip("mlflow")
+    pytest.importorskip("sqlalchemy")
     from ccal.adapters import MLflowCallback
 
-    monkeypatch.chdir(tmp_path)
-    mlflow.set_tracking_uri((tmp_path / "tracking").as_uri())
-    pairs = small_pairs()
-    settings = ccal.Settings(method="learned", max_epochs=2, batch_size=80, train_on_all=False)
-    with mlflow.start_run() as run:
-        trained = ccal.train(
-            settings, pairs[:80], pairs[80:], progress=False, callbacks=[MLflowCallback()]
-        )
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
+    experiment = mlflow.create_experiment("test", artifact_location=tmp_path.as_uri())
+    with mlflow.start_run(experiment_id=experiment) as run:
+        history = short_training(MLflowCallback())
     logged = mlflow.tracking.MlflowClient().get_metric_history(run.info.run_id, "train/loss")
-    assert [entry.value for entry in logged] == [record["loss"] for record in trained.history]
+    assert [entry.value for entry in logged] == [record["loss"] for record in history]
+    assert [entry.step for entry in logged] == [1, 2]
+
+
+def test_wandb_has_the_epochs(tmp_path: Path) -> None:
+    wandb = pytest.importorskip("wandb")
+    from ccal.adapters import WandbCallback
+
+    with wandb.init(mode="offline", project="test", dir=tmp_path) as run:
+        history = short_training(WandbCallback())
+        last = dict(run.summary)
+    assert last["train/loss"] == history[-1]["loss"]
+    assert last["train/epoch"] == 2
+    assert list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
 
 
 @pytest.mark.parametrize("library", ["ranx", "ir_measures"])

@@ -28,7 +28,7 @@ from ccal.serve.schemas import (
     SearchAnswer,
 )
 from tests.serve.conftest import AWKWARD, photo, problem
-from tests.serve.live import Live, until
+from tests.serve.live import until
 
 WORDS = "a red square on a blueground at the left"
 
@@ -340,11 +340,3 @@ def test_embeddings_have_the_shape_of_openai(client: httpx.Client) -> None:
     assert same.tolist() == vectors[1].tolist()
     assert "known" in problem(client.post("/v1/embeddings", json={"input": "xyzzy"}), 422)
     assert "1 to 128" in problem(client.post("/v1/embeddings", json={"input": ["a"] * 129}), 413)
-
-
-def test_the_client_of_openai_gets_embeddings(live: Live) -> None:
-    openai = pytest.importorskip("openai")
-    client = openai.OpenAI(base_url=f"{live.url}/v1", api_key="none")
-    found = client.embeddings.create(model="any", input=["a red square", "a blue square"])
-    assert len(found.data) == 2
-    assert np.linalg.norm(found.data[0].embedding) == pytest.approx(1)

@@ -7,6 +7,7 @@ langchain    embeddings and a retriever for LangChain
 llama_index  embeddings and a retriever for LlamaIndex
 rows         pairs from Hugging Face datasets, WebDataset shards and Parquet with image bytes
 mlflow       a callback that logs the epochs of a training to MLflow
+wandb        the same for Weights & Biases
 
 Each needs its own package, and is imported when one of its names is first used.
 """

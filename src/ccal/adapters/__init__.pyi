@@ -12,5 +12,6 @@ from ccal.adapters.onnx import to_program as to_program
 from ccal.adapters.rows import pairs_from_rows as pairs_from_rows
 from ccal.adapters.rows import parquet_rows as parquet_rows
 from ccal.adapters.sentences import SentenceEncoder as SentenceEncoder
+from ccal.adapters.wandb import WandbCallback as WandbCallback
 
 __all__: list[str]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ccal.optional import require
-from ccal.training.progress import Record
+from ccal.training.progress import Record, numbers
 
 
 class MLflowCallback:
@@ -17,12 +17,8 @@ class MLflowCallback:
 
     def add(self, record: Record) -> None:
         """Log one epoch."""
-        numbers = {
-            f"{record['stage']}/{name}": value
-            for name, value in record.items()
-            if isinstance(value, float)
-        }
-        self._mlflow.log_metrics(numbers, step=record["epoch"])
+        logged = {f"{record['stage']}/{name}": value for name, value in numbers(record).items()}
+        self._mlflow.log_metrics(logged, step=record["epoch"])
 
     def close(self) -> None:
         """The run stays open for the next stage."""

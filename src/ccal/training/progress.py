@@ -112,6 +112,15 @@ mean_correlation of CCA on the training pairs, seconds (validation included) and
 place of the MRR. Both are shares from 0 to 1."""
 
 
+def numbers(record: Record) -> dict[str, float]:
+    """What an epoch measured, for curves.
+
+    >>> numbers({"stage": "train", "epoch": 1, "loss": 0.5, "mrr_x_to_y": None})
+    {'loss': 0.5}
+    """
+    return {name: value for name, value in record.items() if isinstance(value, float)}
+
+
 @dataclass(frozen=True)
 class History:
     """The course of a training run.
@@ -190,7 +199,7 @@ class TensorBoard:
         epoch: the last epoch of the checkpoint; later events, of a killed run, are hidden.
     """
 
-    def __init__(self, folder: Path, epoch: int) -> None:
+    def __init__(self, folder: Path, epoch: int = 0) -> None:
         require("tensorboard", package="tensorboard", purpose="Logging for TensorBoard")
         from torch.utils.tensorboard import SummaryWriter
 
@@ -198,9 +207,8 @@ class TensorBoard:
 
     def add(self, record: Record) -> None:
         """Write the numbers of one epoch."""
-        for name, value in record.items():
-            if isinstance(value, float):
-                self._writer.add_scalar(name, value, record["epoch"])
+        for name, value in numbers(record).items():
+            self._writer.add_scalar(name, value, record["epoch"])
 
     def close(self) -> None:
         """Write what is still in memory."""
