@@ -17,7 +17,7 @@ help:
 	@echo "make test-all  the same with the slow tests"
 	@echo "make test-faults  break files, processes and connections, for some minutes"
 	@echo "make docs      the documentation as a site, in build/site"
-	@echo "make adapters  install LangChain, onnxruntime and other packages, and test what is for them"
+	@echo "make adapters  install LangChain, Jupyter and other packages; test what is for them, run the notebooks"
 	@echo "make package   build wheel and source distribution, and run the demo from the wheel"
 	@echo "make bench     measure speed and accuracy against peers (quiet machine, some minutes)"
 	@echo "make clean     remove the virtual environment and caches"
@@ -53,7 +53,7 @@ docs: $(STAMP)
 # Packages that adapters are for are installed after the other tests, which must do without them.
 adapters: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --requirement tests/adapters/requirements.txt
-	$(BIN)/python -m pytest tests/adapters src/ccal/adapters
+	$(BIN)/python -m pytest tests/adapters src/ccal/adapters tests/test_notebooks.py
 
 # The wheel is built from the source distribution, so that both are tried.
 package: $(STAMP)

@@ -1,5 +1,6 @@
-"""The site of mkdocs: pages of the reference, links into the sources, examples in docstrings."""
+"""The site of mkdocs: the reference, notebooks, links into the sources, examples in docstrings."""
 
+import json
 import re
 from importlib import import_module
 from pathlib import Path
@@ -37,18 +38,44 @@ MODULES = [
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add a page for each package, with every name that it exports."""
+    """Add a page for each package, with every name that it exports, and one for each notebook."""
     for name in MODULES:
         module = import_module(name)
         first = (module.__doc__ or "").split("\n\n")[0].replace("\n", " ")
         parts = [f"# {name}", first, *(f"::: {name}.{public}" for public in module.__all__)]
         path = f"reference/{name.rpartition('.')[2]}.md"
         files.append(File.generated(config, path, content="\n\n".join(parts) + "\n"))
+    for notebook in sorted(Path(config.docs_dir).glob("notebooks/*.ipynb")):
+        path = f"notebooks/{notebook.stem}.md"
+        files.append(File.generated(config, path, content=notebook_page(notebook)))
     return files
 
 
+def notebook_page(path: Path) -> str:
+    """A notebook as Markdown, with its stored outputs."""
+    title, *cells = json.loads(path.read_text())["cells"]
+    parts = ["".join(title["source"]), f"This page is a [notebook to run]({path.name})."]
+    for cell in cells:
+        source = "".join(cell["source"])
+        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+        parts += map(_output, cell.get("outputs", ()))
+    return "\n\n".join(parts) + "\n"
+
+
+def _output(output: dict[str, Any]) -> str:
+    data = output.get("data", {})
+    if "image/png" in data:
+        picture = data["image/png"].replace("\n", "")
+        return f'<img alt="The plot of the code above" src="data:image/png;base64,{picture}">'
+    if "text/html" in data:
+        return "".join(data["text/html"])
+    text = "".join(output.get("text") or data["text/plain"]).rstrip()
+    return f"```text\n{text}\n```"
+
+
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Show links to files outside of docs/ as their text: the site has no sources."""
+    """Show links to files outside of docs/ as their text, and notebooks as their pages."""
+    markdown = re.sub(r"(notebooks/[\w-]+)\.ipynb\)", r"\1.md)", markdown)
     depth = page.file.src_uri.count("/") + 1
     return re.sub(rf"\[([^\]]+)\]\((?:\.\./){{{depth}}}[^)]*\)", r"\1", markdown)
 

@@ -1,0 +1,58 @@
+"""The notebooks: small, with the outputs of one run from top to bottom; `make adapters` runs them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "docs" / "notebooks"
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The cells."""
+    return list(json.loads(path.read_text())["cells"])
+
+
+def outputs(cells: list[dict[str, Any]]) -> list[list[str]]:
+    """What kind of output each cell of code has."""
+    kinds = {"display_data": "display", "execute_result": "display"}
+    return [
+        [kinds.get(output["output_type"], output.get("name", "error")) for output in cell["outputs"]]
+        for cell in cells
+        if cell["cell_type"] == "code"
+    ]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_has_outputs_and_is_small(path: Path) -> None:
+    cells = read(path)
+    assert cells[0]["cell_type"] == "markdown"
+    found = outputs(cells)
+    assert any("display" in kinds for kinds in found)
+    assert not {"stderr", "error"} & {kind for kinds in found for kind in kinds}
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
+    assert path.stat().st_size < 350_000
+    assert "/tmp/" not in path.read_text()
+
+
+def test_the_site_shows_every_notebook() -> None:
+    menu = (FOLDER.parents[1] / "mkdocs.yml").read_text()
+    assert len(NOTEBOOKS) == 3
+    for path in NOTEBOOKS:
+        assert f"notebooks/{path.stem}.md" in menu
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_from_top_to_bottom(path: Path) -> None:
+    client = pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    notebook = pytest.importorskip("nbformat").read(path, as_version=4)
+    before = outputs(notebook.cells)
+    resources = {"metadata": {"path": str(FOLDER)}}
+    client.NotebookClient(notebook, timeout=900, resources=resources).execute()
+    assert outputs(notebook.cells) == before
