@@ -237,8 +237,7 @@ def _of_tower(settings: Settings, tower: str, pairs: int) -> Settings:
 class _Candidate:
     """A model to choose from, with the settings and the number of epochs of its training.
 
-    `scores` (n,) are the `reciprocal_ranks` of the validation pairs; or, with `select = "classes"`,
-    the precision of each validation class. `best` is the score that chose the epoch.
+    `scores` (n,) are those of `_scores`. `best` is the score that chose the epoch.
     """
 
     name: str
@@ -318,10 +317,9 @@ def _scores(
     if settings.select == "classes":
         return class_scores(model, held)
     positives, firsts = relation(held)
-    found = embed_items(model, held, firsts)
-    if _corrects_hubs(settings):
-        found = _hubs_corrected(seen, model, *found)
-    return reciprocal_ranks(*found, positives)
+    x, y = embed_items(model, held, firsts)
+    x, y = _hubs_corrected(seen, model, x, y) if _corrects_hubs(settings) else (x, y)
+    return reciprocal_ranks(x, y, positives)
 
 
 def _corrects_hubs(settings: Settings) -> bool:
@@ -333,11 +331,16 @@ def _hubs_corrected(
     seen: PairFeatures, model: DualEncoder, x: Tensor, y: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Embeddings with a hub correction, since fine-tuning, too, removes hubs."""
-    bank = embed(model, seen, at_most=_BANK_OF_EPOCH)
+    return _corrected((x, y), embed(model, seen, at_most=_BANK_OF_EPOCH), _USUAL_WEIGHT)
+
+
+def _corrected(
+    views: tuple[Tensor, Tensor], bank: tuple[Tensor, Tensor], weight: float
+) -> tuple[Tensor, Tensor]:
     n, dim = bank[0].shape
-    hubs = HubCorrection(dim, bank=n, neighbours=min(_NEIGHBOURS, n), weight=_USUAL_WEIGHT)
-    hubs.to(x.device).fit(*bank)
-    return hubs.correct_x(x), hubs.correct_y(y)
+    hubs = HubCorrection(dim, bank=n, neighbours=min(_NEIGHBOURS, n), weight=weight)
+    hubs.to(bank[0].device).fit(*bank)
+    return hubs.correct_x(views[0]), hubs.correct_y(views[1])
 
 
 def _validation(x: Tensor, y: Tensor, positives: Positives) -> dict[str, dict[str, float]]:
@@ -386,13 +389,12 @@ def _correct_hubs(model: DualEncoder, seen: PairFeatures, weight: float) -> None
 def choose_hub_weight(
     seen: tuple[Tensor, Tensor], held: tuple[Tensor, Tensor], positives: Positives | None = None
 ) -> float:
-    """The smallest weight of the hub correction that finds held-out items best."""
-    n, dim = seen[0].shape
+    """The usual weight of the hub correction if it helps, unless another is clearly better.
 
-    def score(weight: float) -> float:
-        hubs = HubCorrection(dim, bank=n, neighbours=min(_NEIGHBOURS, n), weight=weight)
-        hubs.to(seen[0].device).fit(*seen)
-        x, y = hubs.correct_x(held[0]), hubs.correct_y(held[1])
-        return sum(mean_reciprocal_ranks(x, y, positives=positives))
-
-    return max(_HUB_WEIGHTS, key=score)
+    Few held-out items cannot tell weights apart, and hubs do less harm among few candidates.
+    """
+    related = positives or Positives.one_to_one(len(held[0]))
+    found = {w: reciprocal_ranks(*_corrected(held, seen, w), related) for w in _HUB_WEIGHTS}
+    best, usual = max(found, key=lambda weight: found[weight].mean().item()), found[_USUAL_WEIGHT]
+    helps = usual.mean() > found[0.0].mean() and not clearly_better(found[best], usual)
+    return _USUAL_WEIGHT if helps else best
