@@ -31,6 +31,7 @@ from ccal.runs.evaluation import measure
 from ccal.runs.pages import write_page
 from ccal.training import Settings
 from ccal.training.batches import PairFeatures
+from ccal.training.front_ends import choose_weights
 from ccal.training.loop import fit
 from ccal.training.methods import LinearInitialisation, choose_initialisation
 from ccal.training.progress import STEP_OF_STAGE
@@ -41,7 +42,8 @@ RESULTS = Path(__file__).with_name("stages.json")
 # No function of one stage calls one of another.
 STAGES: dict[str, tuple[Callable[..., Any], ...]] = {
     "reading, hashing, looking for leaks": (read_source, leak_notes),
-    "TF-IDF": (PairFeatures.__init__,),
+    "features of texts (sentences from the cache, if it has them)": (PairFeatures.__init__,),
+    "weights of joined features": (choose_weights,),
     "square roots, ridges and weighting of linear CCA": (choose_initialisation,),
     "towers from linear CCA": (LinearInitialisation.towers,),
     "training": (fit,),
