@@ -302,7 +302,7 @@ def _table(hits: Sequence[Hit], texts: Mapping[str, str]) -> list[str]:
         facts = [f"{k}={_shown(value)}" for k, value in hit.metadata.items() if k != COUNTERPARTS]
         said = [texts[hit.id]] if hit.id in texts else []
         file = [hit.file] if hit.file and not hit.file.endswith(hit.id) else []
-        about = "  ".join([*said, *file, *facts])
+        about = "  ".join([*said, *file, *facts]).replace("\n", " ")
         rows.append([str(rank), *words, f"{hit.score:.4f}", hit.id, about])
     return align(rows, left=(1, 4, 5) if judged else (2, 3))
 
