@@ -24,6 +24,8 @@ from ccal.errors import InputError
 CLASSES = 12
 # Bands of a quarter tone from the C of 65 Hz to 8 kHz, and the pitches (MIDI) of melodies.
 _LOWEST, _BANDS, _FIRST, _PITCHES = 36, 168, 48, 48
+# Below the A of 440 Hz melodies are rarer with every semitone, and chords more frequent.
+_MELODIC, _RARER = 69, 0.3
 # How much the bands of a pitch's harmonics count for it.
 _HARMONICS = {1: 1.0, 2: 0.8, 3: 0.6, 4: 0.4}
 # Bands, two octaves, whose mean is the background, and how decided the choice of a pitch is.
@@ -46,6 +48,7 @@ class Chroma(nn.Module):
 
     bands: Tensor
     harmonics: Tensor
+    rarity: Tensor
     fold: Tensor
 
     def __init__(self, pitches: Sequence[float]) -> None:
@@ -58,8 +61,11 @@ class Chroma(nn.Module):
             above = round(24 * np.log2(number))
             at = 2 * (np.arange(_PITCHES) + _FIRST - _LOWEST) + above
             harmonics[np.arange(_PITCHES), at] += weight
-        fold = (np.arange(_PITCHES) + _FIRST) % CLASSES == np.arange(CLASSES)[:, None]
-        for name, values in (("bands", bands), ("harmonics", harmonics), ("fold", fold)):
+        melodic = np.arange(_PITCHES) + _FIRST
+        rarity = _RARER * np.maximum(0, _MELODIC - melodic)
+        fold = melodic % CLASSES == np.arange(CLASSES)[:, None]
+        named = {"bands": bands, "harmonics": harmonics, "rarity": rarity, "fold": fold}
+        for name, values in named.items():
             tensor = torch.from_numpy(values.astype(np.float32))
             self.register_buffer(name, tensor, persistent=False)
 
@@ -69,8 +75,10 @@ class Chroma(nn.Module):
         around = functional.avg_pool1d(bands, _AROUND, 1, _AROUND // 2, count_include_pad=False)
         clear = (bands - around).clamp(min=0)
         size = clear.square().mean(2, keepdim=True).sqrt()
-        clear = clear / (size + 0.1 * size.mean(1, keepdim=True) + 1e-6)
-        salience = clear @ (_DECIDED * self.harmonics.mT)
+        full = size + 0.1 * size.mean(1, keepdim=True) + 1e-6
+        # In silence every pitch class is as likely.
+        rarity = self.rarity * (size / full)
+        salience = clear / full @ (_DECIDED * self.harmonics.mT) - rarity
         return (salience.softmax(2) @ self.fold.mT).mT
 
 
