@@ -30,9 +30,9 @@ Floats = NDArray[np.float32]
 TEMPI = tuple(float(tempo) for tempo in np.geomspace(60, 265, 9))
 MODEL_TEMPO = 120.0
 # Snippets that vote for every tempo and key, and then for so many of the best.
-_FEW, _MANY, _LIKELY = 8, 32, 24
+_FEW, _MANY, _LIKELY = 8, 32, 36
 # Proposals that are laid along the recording; how many of the best are laid at tempi nearby, too.
-_PROPOSALS, _SETTLED, _NEARBY = 160, 10, 1.06
+_PROPOSALS, _SETTLED, _NEARBY = 400, 10, 1.06
 # Of the logistic regression of `confidence`, and the confidence from which on a tune is known.
 _SCALE, _OFFSET, KNOWN = 20.0, -3.0, 0.5
 
