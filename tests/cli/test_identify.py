@@ -48,7 +48,8 @@ def identify(place: Path, query: str, *options: object) -> Outcome:
 def test_a_person_reads_a_table(place: Path) -> None:
     outcome = identify(place, "played.wav", "--k", 2)
     assert outcome.code == 0, outcome
-    header, first, second = outcome.out.splitlines()
+    verdict, header, first, second = outcome.out.splitlines()
+    assert verdict.startswith("It is ")
     assert header.split() == ["rank", "score", "chance", "time", "columns", "tune"]
     assert first.split()[0] == "1"
     assert "invented.abc, X:" in first
