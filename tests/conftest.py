@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import time
 from collections.abc import Callable
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -27,6 +28,14 @@ from torch import distributed as dist
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.register_profile("fresh", derandomize=False, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
+
+
+_STARTED, _FAULT_SECONDS = time.monotonic(), float(os.environ.get("FAULT_SECONDS", "inf"))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("faults") and time.monotonic() - _STARTED > _FAULT_SECONDS:
+        pytest.skip(f"the {_FAULT_SECONDS:g} seconds for faults are over")
 
 
 @pytest.fixture(autouse=True)

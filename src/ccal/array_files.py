@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ccal.errors import CcalError, InputError
-from ccal.files import file_hash, read_document, write_atomically, write_document
+from ccal.files import file_hash, read_document, sync_folder, write_atomically, write_document
 
 Layout = Callable[[dict[str, Any]], Sequence[tuple[DTypeLike, tuple[int, ...]]]]
 """From the header of an `ArrayFile` to the type and shape of each of its arrays."""
@@ -172,15 +172,19 @@ class ArrayFolder:
         """
         path = self.folder / f".{name}.npy"
         try:
-            array = np.lib.format.open_memmap(path, "w+", dtype=np.dtype(dtype), shape=shape)
             row = 0
-            for part in parts:
-                array[row : row + len(part)] = part
-                row += len(part)
-            if row != len(array):
-                raise ValueError(f"{name}: expected {len(array)} rows, got {row}")
-            array.flush()
-            with path.open("rb+") as file:
+            # Not mapped: a full disk would kill the process.
+            with path.open("wb") as file:
+                about = np.lib.format.header_data_from_array_1_0(np.empty(0, dtype))
+                np.lib.format.write_array_header_1_0(file, {**about, "shape": shape})
+                for part in parts:
+                    if part.shape[1:] != shape[1:]:
+                        raise ValueError(f"{name}: rows of {shape[1:]}, got {part.shape[1:]}")
+                    file.write(np.ascontiguousarray(part, dtype).data)
+                    row += len(part)
+                if row != shape[0]:
+                    raise ValueError(f"{name}: expected {shape[0]} rows, got {row}")
+                file.flush()
                 os.fsync(file.fileno())
             digest = file_hash(path)
             final = path.replace(self.folder / f"{name}-{digest[:12]}.npy")
@@ -191,6 +195,7 @@ class ArrayFolder:
 
     def finish(self, about: Mapping[str, Any]) -> None:
         """Write the manifest, which makes the folder complete, and remove files of earlier ones."""
+        sync_folder(self.folder)
         write_document(self.folder / self.manifest, {"format": self.format, **about})
         for name, entry in about["files"].items():
             for path in self.folder.glob(f"{name}-*.npy"):

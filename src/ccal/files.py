@@ -37,22 +37,47 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
     ...     Path(folder, "out.bin").read_bytes()
     b'abc'
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    temporary: Path | None = None
     try:
-        with temporary.open("xb") as file:
+        temporary, file = _temporary(path)
+        with file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
+            if os.name == "nt":  # which renames no open file
+                file.close()
+            temporary.replace(path)
         sync_folder(path.parent)
     except BaseException as error:
-        with suppress(OSError):
-            temporary.unlink()
+        if temporary is not None:
+            with suppress(OSError):
+                temporary.unlink()
         # The temporary file's name says nothing to a person, and a full disk names none at all.
-        hidden = (None, str(temporary))
-        if isinstance(error, OSError) and error.errno and error.filename in hidden:
-            error.filename, error.filename2 = str(path), None
+        if isinstance(error, OSError) and error.errno:
+            named = Path(str(error.filename or "")).name
+            if not named or named.startswith(f".{path.name}."):
+                error.filename, error.filename2 = str(path), None
         raise
+
+
+def _temporary(path: Path) -> tuple[Path, BinaryIO]:
+    """An empty file beside `path`, locked: what a killed process has left, unless one writes it."""
+    usual = path.with_name(f".{path.name}.new")
+    for temporary in (usual, path.with_name(f".{path.name}.{secrets.token_hex(8)}")):
+        handle = os.open(temporary, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+        try:
+            _flock(handle)
+            # Whoever had the lock may have given the file its name meanwhile.
+            if os.path.samestat(os.fstat(handle), os.stat(temporary)):
+                os.truncate(handle, 0)
+                return temporary, os.fdopen(handle, "wb")
+        except (BlockingIOError, FileNotFoundError):
+            pass
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+    raise InputError(f"{path}: several processes write it at the same time.")
 
 
 def write_document(path: Path, content: Mapping[str, Any]) -> None:

@@ -155,6 +155,10 @@ class IndexReader:
         form = (bound.dim, bound.dtype, bound.fingerprint, bound.model_folder)
         return Stats(backend.location, backend.kind, backend.counts(), *form, backend.details())
 
+    def ping(self) -> None:
+        """Raise `CcalError` unless the index is where it was opened, answers, and has its model."""
+        self._backend.ping()
+
     def check(self) -> None:
         """Read everything; damage is repaired, or refused with its name."""
         self._backend.check()

@@ -79,8 +79,8 @@ class IndexCollection:
         self._map = Cached(lambda: Map(self._sample()), self._sample, seconds=math.inf)
 
     def check(self) -> None:
-        """Read something, so that a damaged index raises its error."""
-        self._reader.count()
+        """An index that is gone, damaged, or of another model by now raises its error."""
+        self._reader.index.ping()
 
     def queries(self) -> Mapping[str, str]:
         """Kinds of queries that the model's front ends read."""

@@ -1,6 +1,7 @@
 """Everything but search: items and their media, the evaluation, the server's health, the page."""
 
 # FastAPI reads the annotations of the routes, so that they cannot be strings here.
+import logging
 import mimetypes
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ from starlette.types import Scope
 
 import ccal
 from ccal.errors import CcalError
+from ccal.retrieval import OtherModelError
 from ccal.serve import schemas
 from ccal.serve.collection import CutShortError, NotReadyError, encode
 from ccal.serve.evaluation import Evaluation
@@ -23,6 +25,7 @@ from ccal.serve.schemas import Plain, described, documented
 from ccal.serve.search_routes import Id, K
 from ccal.serve.service import Service, entries_text, entry_text, json_response, text_response
 
+_log = logging.getLogger("ccal.serve")
 _LIMITS = ("upload_bytes", "seconds", "pixels", "k", "text", "queries")
 # Fixed here, since the table of types of a machine may have other ones, and browsers insist.
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
@@ -172,7 +175,12 @@ def _add_health(app: FastAPI, service: Service) -> None:
             await service.read(service.collection.check)
         except (CutShortError, NotReadyError):
             raise
+        except OtherModelError as error:
+            raise ProblemError(
+                503, "The index was built anew, by another model; restart the server."
+            ) from error
         except CcalError as error:
+            _log.error("not ready: %s", error)
             raise ProblemError(503, "The collection cannot be read.") from error
         if not service.batcher.alive:
             raise ProblemError(503, "Queries are not being answered.")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
+import shutil
+import signal
 import warnings
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,7 @@ import pytest
 from ccal import DualEncoder
 from ccal.errors import CcalError
 from ccal.retrieval import Index
+from tests.retrieval.backends.test_kill import CONTEXT
 from tests.retrieval.conftest import DIM, rows
 
 
@@ -91,3 +96,55 @@ def test_a_changed_byte_never_changes_an_answer(original: Path, tmp_path: Path) 
 @pytest.mark.slow
 def test_many_changed_bytes_never_change_an_answer(original: Path, tmp_path: Path) -> None:
     assert outcomes(original, tmp_path, range(1000, 3000))["named"] > 500
+
+
+def add_and_die(location: str) -> None:
+    with Index.open(location) as index:
+        for number in range(12):
+            index.add_vectors(
+                "text", rows(2, seed=number, width=DIM), ids=[f"{number}a", f"{number}b"]
+            )
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def after_a_kill(original: Path, tmp_path: Path, seeds: range) -> Counter[str]:
+    """How often a changed byte in the log of a killed process was named, or changed nothing."""
+    location, counts = tmp_path / "killed", Counter[str]()
+    shutil.copytree(original, location)
+    writer = CONTEXT.Process(target=add_and_die, args=(str(location),))
+    writer.start()
+    writer.join()
+    assert writer.exitcode == -signal.SIGKILL
+    files = {path: path.read_bytes() for path in location.iterdir()}
+    log = location / "items.sqlite-wal"
+    assert len(files[log]) > 10_000
+    expected = answers(location)
+    assert len(expected["ids"]) == 47 + 24
+    for seed in seeds:
+        for path in location.iterdir():
+            path.unlink()
+        for path, content in files.items():
+            path.write_bytes(content)
+        choice, changed = random.Random(seed), bytearray(files[log])
+        at = choice.randrange(len(changed))
+        changed[at] ^= choice.randrange(1, 256)
+        log.write_bytes(changed[:at] if seed % 5 == 0 else changed)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found = answers(location)
+        except CcalError:
+            counts["named"] += 1
+        else:
+            assert found == expected, f"byte {at} of the log, seed {seed}"
+            counts["right"] += 1
+    return counts
+
+
+def test_lost_changes_are_noticed(original: Path, tmp_path: Path) -> None:
+    assert after_a_kill(original, tmp_path, range(10))["named"] > 4
+
+
+@pytest.mark.faults
+def test_lost_changes_are_always_noticed(original: Path, tmp_path: Path) -> None:
+    assert after_a_kill(original, tmp_path, range(100, 700))["named"] > 300

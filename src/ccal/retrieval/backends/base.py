@@ -99,6 +99,10 @@ class Backend(ABC):
     def details(self) -> dict[str, Any]:
         """Numbers of this kind of backend."""
 
+    def ping(self) -> None:
+        """Raise `CcalError` unless the index is where it was, and of the same model."""
+        self.counts()
+
     @abstractmethod
     def check(self) -> None:
         """Read everything; damage is repaired, or refused with its name."""

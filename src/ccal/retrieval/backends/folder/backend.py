@@ -204,6 +204,10 @@ class FolderBackend(Backend):
             "bytes": sum(path.stat().st_size for path in self.folder.iterdir() if path.is_file()),
         }
 
+    def ping(self) -> None:
+        with self._guard, self._store.reading():
+            self._read_binding()
+
     def check(self) -> None:
         """Read the item store and all segments; damaged segments are written again."""
         with self._guard:

@@ -6,7 +6,7 @@ import sqlite3
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ import numpy as np
 
 from ccal.errors import CcalError, InputError
 from ccal.retrieval.answers import pack_record
-from ccal.retrieval.backends.folder.schema import SCHEMA, STATE
+from ccal.retrieval.backends.folder.change_counter import ChangeCounter
+from ccal.retrieval.backends.folder.schema import SCHEMA, STATE, checksum
 from ccal.retrieval.exact import Floats, Ints
 from ccal.retrieval.filters import Conditions, sqlite_condition
 from ccal.retrieval.items import Binding, Change, DamagedIndexError, Item, id_taken, in_order
@@ -49,6 +50,7 @@ class ItemStore:
                 "folder, where it notes who reads; get that right, or copy the folder."
             )
         self._inherited: list[sqlite3.Connection] = []
+        self._counter = ChangeCounter(path)
         self._connect()
 
     def _connect(self) -> None:
@@ -59,7 +61,8 @@ class ItemStore:
             self._db: sqlite3.Connection = sqlite3.connect(self.path, timeout=30, **options)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
-            self._db.create_function("checksum", -1, _checksum, deterministic=True)
+            self._db.create_function("checksum", -1, checksum, deterministic=True)
+            self._file = os.stat(self.path)
 
     def _reconnect_after_fork(self) -> None:
         """SQLite's connections must neither be used nor closed in a forked process."""
@@ -79,8 +82,11 @@ class ItemStore:
             with self._transaction("BEGIN IMMEDIATE", end="COMMIT"):
                 self.changing = True
                 yield
-                self.set("changes", int(self.get("changes")) + 1)
+                number = int(self.get("changes")) + 1
+                self.set("changes", number)
                 self.set("checksum", self._state())
+            if not self._depth:
+                self._counter.note(number)
         finally:
             self.changing = self._depth > 0
             self._written += 1
@@ -117,16 +123,28 @@ class ItemStore:
         if self._process == os.getpid():
             self._db.close()
 
+    def _check_place(self) -> None:
+        """Refuse to go on with a database that was deleted, or replaced by another file."""
+        with suppress(OSError):
+            if os.path.samestat(os.stat(self.path), self._file):
+                return
+        said = "was deleted or replaced since it was opened; open the index again."
+        raise CcalError(f"{self.path} {said}")
+
     @contextmanager
     def _transaction(self, begin: str, end: str) -> Iterator[None]:
         if self._depth:
             yield
             return
+        self._check_place()
+        noted = self._counter.noted()
         self.query(begin)
         self._depth += 1
         try:
             if self._compared != (version := self.version()) and self.is_complete():
                 self._compare_state()
+                if (found := int(self.get("changes"))) < noted:
+                    raise self.damaged(f"the last {noted - found} changes are lost")
                 self._compared = version
             yield
             self.query(end)
@@ -326,7 +344,7 @@ class ItemStore:
         found = self.query(sql, parameters)
         size = binding.dim * np.dtype(binding.dtype).itemsize
         for row, blob, crc in found:
-            if not isinstance(blob, bytes) or _checksum(row, blob) != crc or len(blob) != size:
+            if not isinstance(blob, bytes) or checksum(row, blob) != crc or len(blob) != size:
                 raise self.damaged(f"the vector of row {row} does not match its checksum")
         rows = np.array([row for row, _, _ in found], np.int64)
         joined = bytearray(b"".join(blob for _, blob, _ in found))
@@ -369,13 +387,8 @@ class ItemStore:
 
     def _insert_vectors(self, rows: Iterable[int], vectors: Floats) -> None:
         pairs = zip(rows, (vector.tobytes() for vector in vectors), strict=True)
-        values = ((row, blob, _checksum(row, blob)) for row, blob in pairs)
+        values = ((row, blob, checksum(row, blob)) for row, blob in pairs)
         self.query_many("INSERT INTO vectors VALUES (?, ?, ?)", values)
-
-
-def _checksum(row: int, *values: bytes | None) -> int:
-    """CRC-32 of a row; no text has the byte 0, and only the last value may be None."""
-    return zlib.crc32(b"\0".join(value for value in values if value is not None), row)
 
 
 def _among(column: str) -> str:

@@ -1,4 +1,6 @@
-"""The tables of a folder's database."""
+"""The tables of a folder's database, and the checksums of their rows."""
+
+import zlib
 
 SCHEMA = (
     "CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
@@ -24,3 +26,8 @@ STATE = (
     "SELECT modality, count(*), sum(row) FROM removed GROUP BY modality",
     "SELECT modality, count(*), sum(row) FROM described GROUP BY modality",
 )
+
+
+def checksum(row: int, *values: bytes | None) -> int:
+    """CRC-32 of a row; no text has the byte 0, and only the last value may be None."""
+    return zlib.crc32(b"\0".join(value for value in values if value is not None), row)
