@@ -15,7 +15,7 @@ import numpy as np
 from ccal.errors import CcalError, InputError
 from ccal.retrieval.answers import pack_record
 from ccal.retrieval.backends.folder.change_counter import ChangeCounter
-from ccal.retrieval.backends.folder.schema import SCHEMA, STATE, checksum
+from ccal.retrieval.backends.folder.schema import SCHEMA, STATE, among, checksum
 from ccal.retrieval.exact import Floats, Ints
 from ccal.retrieval.filters import Conditions, sqlite_condition
 from ccal.retrieval.items import Binding, Change, DamagedIndexError, Item, id_taken, in_order
@@ -238,7 +238,7 @@ class ItemStore:
     def insert(self, items: Sequence[Item], vectors: Floats) -> None:
         """Add items; one whose id exists is refused."""
         ids = [item.id for item in items]
-        if taken := self.query(f"SELECT id FROM items WHERE {_among('id')} LIMIT 1", [_list(ids)]):
+        if taken := self.query(f"SELECT id FROM items WHERE {among('id')} LIMIT 1", [_list(ids)]):
             raise id_taken(taken[0][0])
         row = self.last_row()
         numbered = enumerate(items, start=row + 1)
@@ -268,31 +268,30 @@ class ItemStore:
         )
         sql = "metadata = coalesce(?, metadata), file = coalesce(?, file)"
         self.query_many(f"UPDATE items SET {sql} WHERE row = ?", values)
-        self._sign(_among("row"), [_list(rows)])
+        self._sign(among("row"), [_list(rows)])
 
     def delete(self, rows: Sequence[int]) -> None:
         """Remove items."""
-        sql = f"SELECT modality, -count(*) FROM items WHERE {_among('row')} GROUP BY modality"
+        sql = f"SELECT modality, -count(*) FROM items WHERE {among('row')} GROUP BY modality"
         self._count(dict(self.query(sql, [_list(rows)])))
         self._drop_vectors(rows)
-        self.query(f"DELETE FROM items WHERE {_among('row')}", [_list(rows)])
+        self.query(f"DELETE FROM items WHERE {among('row')}", [_list(rows)])
 
     def known(self, ids: Sequence[str]) -> list[str]:
         """Those of the ids that exist."""
-        return [
-            id for (id,) in self.query(f"SELECT id FROM items WHERE {_among('id')}", [_list(ids)])
-        ]
+        found = self.query(f"SELECT id FROM items WHERE {among('id')}", [_list(ids)])
+        return [id for (id,) in found]
 
     def rows(self, ids: Sequence[str]) -> list[int]:
         """Row numbers of ids, which must exist."""
-        found = self._read("id", _among("id"), [_list(ids)])
+        found = self._read("id", among("id"), [_list(ids)])
         return in_order(ids, {id: row for row, id in found})
 
     def items(self, ids: Sequence[str]) -> list[Item]:
         """Items of ids, which must exist."""
         found = {}
         columns = "id, modality, metadata, file"
-        for _, id, modality, metadata, file in self._read(columns, _among("id"), [_list(ids)]):
+        for _, id, modality, metadata, file in self._read(columns, among("id"), [_list(ids)]):
             found[id] = Item(id, modality, json.loads(metadata), file)
         return in_order(ids, found)
 
@@ -353,7 +352,7 @@ class ItemStore:
 
     def vectors_of(self, rows: Sequence[int], binding: Binding) -> tuple[Ints, Floats]:
         """Row numbers, ascending, and vectors of these rows, which must exist."""
-        found, vectors = self.vectors(_among("row"), [_list(rows)], binding)
+        found, vectors = self.vectors(among("row"), [_list(rows)], binding)
         if found.tolist() != sorted(rows):
             raise self.damaged("items are lost")
         return found, vectors
@@ -380,8 +379,8 @@ class ItemStore:
 
     def _drop_vectors(self, rows: Sequence[int]) -> None:
         """Delete vectors, and list those in segments as removed."""
-        self.query(f"DELETE FROM vectors WHERE {_among('row')}", [_list(rows)])
-        sql = f"INSERT INTO removed SELECT row, modality FROM items WHERE {_among('row')}"
+        self.query(f"DELETE FROM vectors WHERE {among('row')}", [_list(rows)])
+        sql = f"INSERT INTO removed SELECT row, modality FROM items WHERE {among('row')}"
         compacted = self.compacted
         self.query(sql, [_list(row for row in rows if row <= compacted)])
 
@@ -389,11 +388,6 @@ class ItemStore:
         pairs = zip(rows, (vector.tobytes() for vector in vectors), strict=True)
         values = ((row, blob, checksum(row, blob)) for row, blob in pairs)
         self.query_many("INSERT INTO vectors VALUES (?, ?, ?)", values)
-
-
-def _among(column: str) -> str:
-    """A condition for any number of values, given as one JSON list."""
-    return f"{column} IN (SELECT value FROM json_each(?))"
 
 
 def _json(metadata: Mapping[str, Any]) -> str:

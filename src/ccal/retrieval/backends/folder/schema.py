@@ -31,3 +31,8 @@ STATE = (
 def checksum(row: int, *values: bytes | None) -> int:
     """CRC-32 of a row; no text has the byte 0, and only the last value may be None."""
     return zlib.crc32(b"\0".join(value for value in values if value is not None), row)
+
+
+def among(column: str) -> str:
+    """A condition for any number of values, given as one JSON list."""
+    return f"{column} IN (SELECT value FROM json_each(?))"
