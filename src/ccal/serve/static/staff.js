@@ -54,6 +54,7 @@ export function playButtons(result, name, { strip, sheet, image }) {
   const head = el("div", { class: "head", hidden: true });
   sheet.append(head);
   let audio = null;
+  let goal = null;
 
   const show = (state) => {
     play.replaceChildren(icon(state === "playing" ? "pause" : "play"));
@@ -69,8 +70,11 @@ export function playButtons(result, name, { strip, sheet, image }) {
       head.hidden = false;
       head.style.setProperty("--at", `${100 * share}%`);
       const at = share * image.clientWidth - strip.scrollLeft;
-      if (at < 0 || at > strip.clientWidth * 0.85) {
-        const left = share * image.clientWidth - strip.clientWidth / 4;
+      const left = share * image.clientWidth - strip.clientWidth / 4;
+      const away = at < 0 || at > strip.clientWidth * 0.85;
+      // Asked again in every frame, a smooth scroll would never get there.
+      if (away && !(goal !== null && Math.abs(left - goal) < strip.clientWidth / 2)) {
+        goal = left;
         strip.scrollTo({ left, behavior: reducedMotion() ? "auto" : "smooth" });
       }
     }
