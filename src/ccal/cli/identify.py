@@ -143,20 +143,16 @@ def _table(matches: list[TuneMatch]) -> list[str]:
         when = "-".join(_clock(second) for second in match.seconds)
         where = "-".join(f"{column:.0f}" for column in match.columns)
         name = f"{match.name}  ({match.source})"
-        chance = getattr(match, "confidence", None)
-        likely = "" if chance is None else f"{100 * chance:.0f}%"
-        rows.append([str(rank), f"{match.score:.3f}", likely, when, where, name])
-    return [*_said(matches[0]), *align(rows, left=(5,))]
+        chance = f"{100 * match.confidence:.0f}%"
+        rows.append([str(rank), f"{match.score:.3f}", chance, when, where, name])
+    return [_said(matches[0]), *align(rows, left=(5,))]
 
 
-def _said(best: TuneMatch) -> list[str]:
-    """The answer in words, if the library can judge it."""
-    if getattr(best, "known", None) is None:
-        return []
-    if not best.known:  # type: ignore[attr-defined]
-        return ["It is probably none of these tunes; the nearest are:"]
-    sure = best.confidence >= 0.8  # type: ignore[attr-defined]
-    return [f"It is {'very likely' if sure else 'probably'} {best.name!r}."]
+def _said(best: TuneMatch) -> str:
+    """The answer in words."""
+    if not best.known:
+        return "It is probably none of these tunes; the nearest are:"
+    return f"It is {'very likely' if best.confidence >= 0.8 else 'probably'} {best.name!r}:"
 
 
 def _clock(seconds: float) -> str:

@@ -195,12 +195,10 @@ class TuneCollection:
         return Map(Sample(2 * len(self._library), cards, means, [card.title for card in cards]))
 
 
-def _judged(match: TuneMatch) -> tuple[float | None, str | None]:
+def _judged(match: TuneMatch) -> tuple[float, str]:
     """The chance that a match is right, and a word for it: weak if the tune may be unknown."""
-    chance = getattr(match, "confidence", None)
-    if chance is None:
-        return None, None
-    return chance, "strong" if chance >= _STRONG else "fair" if match.known else "weak"  # type: ignore[attr-defined]
+    chance = match.confidence
+    return chance, "strong" if chance >= _STRONG else "fair" if match.known else "weak"
 
 
 def _means(library: TuneLibrary, modality: str, tunes: Sequence[int]) -> Vectors:
