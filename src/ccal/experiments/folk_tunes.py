@@ -59,7 +59,7 @@ SETTINGS = Settings.preset(
     refit_pairs=4_000,
     averaging=0.99,
     refinements=0,
-    max_epochs=12,
+    max_epochs=16,
 )
 """An epoch of 10,000 pairs takes one core about half a minute."""
 

@@ -29,8 +29,9 @@ Floats = NDArray[np.float32]
 # Quarter notes a minute; the model knows all between two neighbours.
 TEMPI = tuple(float(tempo) for tempo in np.geomspace(60, 265, 9))
 MODEL_TEMPO = 120.0
-# Snippets that vote for every tempo and key, and then for so many of the best.
-_FEW, _MANY, _LIKELY = 8, 32, 36
+# Snippets that vote for every tempo and key, and then for so many of the best; fewer, if there are
+# more than so many positions for all of them together.
+_FEW, _MANY, _LIKELY, _MOST = 8, 32, 36, 5_000_000
 # Proposals that are laid along the recording; how many of the best are laid at tempi nearby, too.
 _PROPOSALS, _SETTLED, _NEARBY = 400, 10, 1.06
 # The logistic curve of `confidence`, fitted to recordings whose tune was and was not searched, and
@@ -139,7 +140,8 @@ class Listener:
             best = (each.max(axis=1) - mean) / deviation
             guesses += [(z, tempo, shift) for z, shift in zip(best.tolist(), shifts, strict=True)]
         proposals = []
-        for _, tempo, shift in sorted(guesses, reverse=True)[:_LIKELY]:
+        likely = max(_LIKELY // 3, min(_LIKELY, _MOST // self._all.shape[1]))
+        for _, tempo, shift in sorted(guesses, reverse=True)[:likely]:
             snippets = self._snippets(features, tempo, _MANY)
             each = self._votes(snippets, shift, self._all, self._bounds)
             each = (each - usual[tempo][0]) / usual[tempo][1]
