@@ -129,6 +129,19 @@ def engrave(
     return Engraving(pixels, edges, edges + half, centres)
 
 
+def engrave_page(score: Score, *, look: int, space: float = 12.0) -> NDArray[np.uint8]:
+    """A page (height, width) in a random look, `space` pixels from line to line."""
+    module = require("verovio", extra="music", purpose="Engraving")
+    rng = np.random.default_rng(look)
+    mei, options = decorated(to_mei(score), rng), _OPTIONS | random_options(rng)
+    svg, _ = in_child(_verovio, module, mei, options, timeout=60)
+    size = _SIZE.search(svg)
+    assert size is not None
+    page = _raster(svg, middle=None, size=(int(size[1]), int(size[2])), scale=space / _SPACE)
+    # Books have margins.
+    return np.pad(page, round(6 * space), constant_values=255)
+
+
 @dataclass
 class _Line:
     """A line of a page in the engraver's units: y of the middle line, x of both ends, heads."""

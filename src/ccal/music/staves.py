@@ -5,6 +5,7 @@ every height; a staff is a chain of such places from strip to strip, which may r
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,19 +23,23 @@ _STRIPS, _PARTS = 72, 4
 # Staves rise or fall by this much at most, pixels up or down per pixel to the right.
 _STEEPEST = 0.16
 # Perspective makes the staves of a page differ in size by these factors.
-_SIZES = np.exp(np.linspace(-0.16, 0.16, 9))
+_SIZES = np.exp(np.linspace(-0.16, 0.16, 9)).astype(np.float32)
 # A staff is clear in one strip by this much, on the mean over its strips, and as a share of the
 # clearest staff of the page.
-_CLEAR, _FAINT, _SHARE = 0.1, 0.05, 0.25
+_CLEAR, _FAINT, _SHARE = 0.04, 0.02, 0.25
 # The shortest staff, and the longest gap within one, in spaces.
 _SHORTEST, _GAP = 12.0, 14.0
 # Samples for each pixel of a straightened line, along and across.
 _FINE = 3
+# A faint column of a staff line has this share of the ink of a dark one.
+_EVEN = 0.1
+# Columns of a part of a staff whose lines are measured once more.
+_PART = 120
 
 
 @dataclass(frozen=True)
 class Staff:
-    """A staff on a page: y of the middle line, its slope and the space at each `x`, all in pixels."""
+    """A staff on a page: y of the middle line, its slope and the space at each `x`, in pixels."""
 
     x: Floats
     y: Floats
@@ -81,7 +86,7 @@ def find_staves(ink: Floats) -> list[Staff]:
     if space is None:
         return []
     sizes = space * _SIZES
-    clear = np.stack([_comb(profiles, size) for size in sizes])
+    clear = np.stack([_comb(profiles, float(size)) for size in sizes])
     best = clear.max(axis=0)
     slope = _slope(best, middles)
     found: list[tuple[float, Staff]] = []
@@ -97,13 +102,23 @@ def find_staves(ink: Floats) -> list[Staff]:
         if value < _FAINT or (found and value < _SHARE * max(v for v, _ in found)):
             break
         staff = _staff(clear[:, strips, path], along, path, middles, sizes, width)
+        staff = None if staff is None else _refined(ink, staff)
         if staff is not None:
             found.append((value, staff))
     return [staff for _, staff in sorted(found, key=lambda pair: float(pair[1].y.mean()))]
 
 
-def straighten(ink: Floats, staff: Staff) -> tuple[Floats, Floats]:
-    """A staff as a line (columns, 40), 4 pixels from line to line, and the x of each column."""
+def straighten(ink: Floats, staff: Staff) -> Floats:
+    """A staff as a line (columns, 40), 4 pixels from line to line."""
+    fine, _ = _fine_line(ink, staff)
+    columns = fine.shape[1] // _FINE
+    line = fine.reshape(ROWS, _FINE, columns, _FINE).mean(axis=(1, 3)).T
+    black = max(0.2, float(np.quantile(line, 0.985)))
+    return np.ascontiguousarray(np.clip(line / black, 0, 1), dtype=np.float32)
+
+
+def _fine_line(ink: Floats, staff: Staff) -> tuple[Floats, NDArray[np.float64]]:
+    """The same three times as large, and the x of each column."""
     # The x at which each column begins: steps grow and shrink with the space.
     steps = SPACE / np.interp(np.arange(staff.x[0], staff.x[-1] + 1), staff.x, staff.space)
     reach = np.concatenate([[0.0], np.cumsum(steps)])
@@ -113,11 +128,47 @@ def straighten(ink: Floats, staff: Staff) -> tuple[Floats, Floats]:
     y, slope, space = (np.interp(x, staff.x, v) for v in (staff.y, staff.slope, staff.space))
     rows = (np.arange(ROWS * _FINE) + 0.5) / _FINE - MIDDLE
     down = rows[:, None] * space / SPACE
-    values = _sample(ink, y + down, x - slope * down)
-    line = values.reshape(ROWS, _FINE, columns, _FINE).mean(axis=(1, 3)).T
-    black = max(0.2, float(np.quantile(line, 0.985)))
-    line = np.clip(line / black, 0, 1).astype(np.float32)
-    return np.ascontiguousarray(line), x[_FINE // 2 :: _FINE].astype(np.float32)
+    return _sample(ink, y + down, x - slope * down), x
+
+
+def _refined(ink: Floats, staff: Staff) -> Staff | None:
+    """With the height and the space that the five lines have in each part of the staff.
+
+    None if they are not lines: text has gaps.
+    """
+    fine, x = _fine_line(ink, staff)
+    even = []
+    for middle in MIDDLE + SPACE * np.arange(-2, 3):
+        first = round((middle - 0.7) * _FINE)
+        least, most = np.quantile(fine[first : first + 5].max(axis=0), (0.2, 0.7))
+        even.append(least / max(most, 1e-3))
+    if np.median(even) < _EVEN:
+        return None
+    parts = max(1, fine.shape[1] // (_FINE * _PART))
+    wanted = np.arange(-2, 3) * SPACE * _FINE
+    at, heights, sizes = [], [], []
+    for columns in np.array_split(np.arange(len(x)), parts):
+        # Heads and beams are in the upper half of the values of a row, a line in all of them.
+        rows = np.quantile(fine[:, columns], 0.4, axis=1)
+        centres = []
+        for middle in wanted + MIDDLE * _FINE:
+            first = round(middle - 0.4 * SPACE * _FINE)
+            near = rows[first : first + round(0.8 * SPACE * _FINE)]
+            weight = np.maximum(near - 0.5 * near.max(), 0) + 1e-9
+            places = first + 0.5 + np.arange(len(near)) - MIDDLE * _FINE
+            centres.append(float((weight * places).sum() / weight.sum()))
+        size, height = np.polyfit(wanted, centres, 1)
+        at.append(float(x[columns].mean()))
+        heights.append(float(height) / _FINE)
+        sizes.append(min(max(float(size), 0.85), 1.18))
+    factor = np.interp(staff.x, at, sizes)
+    by = np.interp(staff.x, at, heights) * staff.space / SPACE
+    return Staff(
+        staff.x,
+        (staff.y + by).astype(np.float32),
+        staff.slope,
+        (staff.space * factor).astype(np.float32),
+    )
 
 
 def _paper(grey: Floats, share: float) -> Floats:
@@ -128,10 +179,7 @@ def _paper(grey: Floats, share: float) -> Floats:
     ys = np.linspace(0, height, rows + 1).astype(int)
     xs = np.linspace(0, width, columns + 1).astype(int)
     coarse = np.array(
-        [
-            [np.quantile(grey[a:b:2, c:d:2], share) for c, d in zip(xs[:-1], xs[1:], strict=True)]
-            for a, b in zip(ys[:-1], ys[1:], strict=True)
-        ]
+        [[np.quantile(grey[a:b:2, c:d:2], share) for c, d in pairwise(xs)] for a, b in pairwise(ys)]
     )
     x, y = (xs[1:] + xs[:-1]) / 2, (ys[1:] + ys[:-1]) / 2
     wide = np.stack([np.interp(np.arange(width), x, row) for row in coarse])
@@ -227,7 +275,8 @@ def _strongest(clear: Floats, middles: Floats, slope: float, space: float) -> fl
 
 def _widest(values: Floats, reach: int) -> Floats:
     windows = np.pad(values, ((0, 0), (reach, reach)))
-    return np.lib.stride_tricks.sliding_window_view(windows, 2 * reach + 1, axis=1).max(axis=2)
+    near = np.lib.stride_tricks.sliding_window_view(windows, 2 * reach + 1, axis=1)
+    return np.asarray(near.max(axis=2))
 
 
 def _chain(
@@ -240,9 +289,7 @@ def _chain(
     line = np.rint(seed + slope * (middles - middles.mean())).astype(int)
     at = line[:, None] + offsets
     values = np.where(
-        (at >= 0) & (at < height),
-        clear[np.arange(strips)[:, None], at.clip(0, height - 1)],
-        0.0,
+        (at >= 0) & (at < height), clear[np.arange(strips)[:, None], at.clip(0, height - 1)], 0.0
     )
     # To leave the slope costs little for a pixel, and much for a line.
     step = max(1, round(0.35 * space))
@@ -251,9 +298,8 @@ def _chain(
     total, came = values[0], np.zeros((strips, len(offsets)), dtype=np.int64)
     for strip in range(1, strips):
         padded = np.pad(total, step, constant_values=-np.inf)
-        options = np.stack(
-            [padded[step + m : step + m + len(offsets)] - c for m, c in zip(moves, cost, strict=True)]
-        )
+        moved = [padded[step + m : step + m + len(offsets)] for m in moves.tolist()]
+        options = np.stack(moved) - cost[:, None]
         came[strip] = options.argmax(axis=0)
         total = options.max(axis=0) + values[strip]
     places = [int(total.argmax())]

@@ -50,9 +50,10 @@ class Wear:
 
         Draws from torch's global generator. What was in column `anchor` of the middle stays there.
         """
-        return self._printed(self._moved(sheet, columns, anchor))
+        return self.printed(at_places(sheet, *self.places(sheet, columns, anchor)))
 
-    def _moved(self, sheet: Tensor, columns: int, anchor: float) -> Tensor:
+    def places(self, sheet: Tensor, columns: int, anchor: float) -> tuple[Tensor, Tensor]:
+        """Columns and rows (n, rows, columns) of wide pieces from which moved ones are taken."""
         n, _, rows, wide = sheet.shape
         size = 1 + _within(self.scale, n, 1, 1)
         across = (torch.arange(columns) + 0.5 - anchor).expand(n, rows, columns)
@@ -61,11 +62,10 @@ class Wear:
         y = (torch.arange(rows) + 0.5 - rows / 2).view(rows, 1) / size
         y = y + _within(self.rows, n, 1, 1) + _within(self.tilt, n, 1, 1) * along
         y = y + _within(self.bend, n, 1, 1) * along**2
-        x = x + anchor + (wide - columns) / 2
-        grid = torch.stack([x * 2 / wide - 1, y * 2 / rows], dim=3)
-        return functional.grid_sample(sheet, grid, align_corners=False, padding_mode="border")
+        return x + anchor + (wide - columns) / 2, y + rows / 2
 
-    def _printed(self, sheet: Tensor) -> Tensor:
+    def printed(self, sheet: Tensor) -> Tensor:
+        """The same pieces with other ink on other paper."""
         n = len(sheet)
         each = (n, 1, 1, 1)
         thick = functional.max_pool2d(sheet, 3, 1, 1)
@@ -82,6 +82,13 @@ class Wear:
         sheet = paper + (1 - paper) * sheet
         sheet = sheet + self.noise * torch.rand(*each) ** 2 * torch.randn_like(sheet)
         return sheet.clamp(0, 1)
+
+
+def at_places(sheet: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Pieces (n, 1, rows, columns) of sheets (n, 1, height, width) at columns `x` and rows `y`."""
+    height, width = sheet.shape[2:]
+    grid = torch.stack([x * 2 / width - 1, y * 2 / height - 1], dim=3)
+    return functional.grid_sample(sheet, grid, align_corners=False, padding_mode="border")
 
 
 def _blurred(values: Tensor, sigma: Tensor, axis: int) -> Tensor:

@@ -1,0 +1,136 @@
+"""Pages of sheet music, as pictures or PDF files, and the staff lines on them."""
+
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ccal.errors import InputError
+from ccal.features.loading import load_image, path_name, read_file
+from ccal.music.staves import Floats, Staff, find_staves, ink_of, straighten
+from ccal.optional import require
+
+Page = str | PathLike[str] | bytes | NDArray[Any]
+"""The path or the bytes of a picture or a PDF file, or an array."""
+
+# Pixels of the longer side, to which larger pages are scaled, and dots per inch for PDF.
+_LONGEST, _DPI = 2000, 150
+_MOST_PAGES = 40
+
+
+@dataclass(frozen=True)
+class StaffLine:
+    """A line of music that was found on a page.
+
+    Args:
+        page: number of the page, from 0.
+        ink: the line (columns, 40), straight and level, 4 pixels from line to line, ink 1.
+        outline: corners around it, as shares (x, y) of the page's width and height.
+    """
+
+    page: int
+    ink: Floats
+    outline: list[tuple[float, float]]
+
+
+def read_lines(source: Page) -> list[StaffLine]:
+    """The staff lines of a picture, or of all pages of a PDF file, from top to bottom.
+
+    Pictures may be scans, photographs or exported pages of any size: transparent, turned by some
+    degrees, bent, unevenly lit, white on black. Titles and texts are passed over. Arrays are
+    (height, width) or (height, width, 3), of uint8 from 0, black, to 255, or of floats to 1.
+    `InputError` says what was looked for if there is no staff.
+    """
+    pages = _greys(source)
+    found = [line for number, grey in enumerate(pages) for line in _lines(grey, number)]
+    if not found:
+        heights = " and ".join(f"{grey.shape[1]} x {grey.shape[0]}" for grey in pages[:2])
+        raise InputError(
+            f"no staff was found in the picture of {heights} pixels: five lines, one above the "
+            "other at equal distances of 4 pixels or more, from left to right and turned by at "
+            "most 8 degrees. Is it sharp and upright? A line of music should be 500 pixels wide."
+        )
+    return found
+
+
+def is_pdf(source: bytes) -> bool:
+    """Whether the first bytes of a file are those of a PDF file."""
+    return source[:1024].lstrip().startswith(b"%PDF")
+
+
+def _greys(source: Page) -> list[Floats]:
+    """Each page as (height, width) from 0, black, to 255."""
+    if isinstance(source, np.ndarray):
+        source = _eight_bits(source)
+    elif not isinstance(source, bytes):
+        name, source = path_name(source), read_file(source)
+        return _pdf(source, name) if is_pdf(source) else [_grey(load_image(source, name=name))]
+    elif is_pdf(source):
+        return _pdf(source, "the PDF file")
+    return [_grey(load_image(source))]
+
+
+def _grey(image: Any) -> Floats:
+    """At most 2,000 pixels on the longer side."""
+    factor = min(1.0, _LONGEST / max(image.size))
+    if factor < 1:
+        size = [max(1, round(side * factor)) for side in image.size]
+        image = image.convert("L").resize(size, 4)
+    return np.asarray(image.convert("L"), dtype=np.float32)
+
+
+def _pdf(content: bytes, name: str) -> list[Floats]:
+    module = require("pypdfium2", extra="music", purpose="Reading PDF files")
+    try:
+        document = module.PdfDocument(content)
+    except module.PdfiumError as error:
+        raise InputError(f"{name}: cannot be read as a PDF file: {error}.") from error
+    try:
+        if len(document) > _MOST_PAGES:
+            raise InputError(
+                f"{name}: it has {len(document):,} pages, and at most {_MOST_PAGES} are read; "
+                "take out those with the tunes."
+            )
+        greys = []
+        for page in document:
+            scale = min(_DPI / 72, _LONGEST / max(page.get_size()))
+            greys.append(_grey(page.render(scale=scale, grayscale=True).to_pil()))
+        return greys
+    finally:
+        document.close()
+
+
+def _lines(grey: Floats, page: int) -> list[StaffLine]:
+    ink = ink_of(grey)
+    return [_line(ink, staff, page) for staff in find_staves(ink)]
+
+
+def _line(ink: Floats, staff: Staff, page: int) -> StaffLine:
+    """A staff straightened, with 4 spaces above and below its middle as the outline."""
+    height, width = ink.shape
+    corners = []
+    for side in (-1, 1):
+        down = side * 4 * staff.space
+        edge = zip((staff.x - staff.slope * down) / width, (staff.y + down) / height, strict=True)
+        points = [(min(max(float(x), 0.0), 1.0), min(max(float(y), 0.0), 1.0)) for x, y in edge]
+        # A staff is smooth: some of its points are enough.
+        some = points[:: max(1, len(points) // 8)]
+        some = some if some[-1] == points[-1] else [*some, points[-1]]
+        corners += some if side < 0 else some[::-1]
+    return StaffLine(page, straighten(ink, staff), corners)
+
+
+def _eight_bits(array: NDArray[Any]) -> NDArray[np.uint8]:
+    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] != 3) or 0 in array.shape:
+        raise InputError(
+            f"a picture must be an array (height, width) or (height, width, 3), got {array.shape}."
+        )
+    if array.dtype.kind == "f":
+        if not np.isfinite(array).all() or array.min() < 0 or array.max() > 1:
+            raise InputError("a picture of floats must be within 0 (black) and 1 (white).")
+        array = np.rint(255 * array).astype(np.uint8)
+    if array.dtype != np.uint8:
+        raise InputError(f"a picture must be of uint8 or of floats, got {array.dtype}.")
+    return np.repeat(array[..., None], 3, axis=2) if array.ndim == 2 else array
