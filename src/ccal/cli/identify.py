@@ -1,4 +1,4 @@
-"""`ccal identify`: a recording or a picture of a staff in, the tune and the position in it out."""
+"""`ccal identify`: a recording or a page of music in, the tune and the position in it out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ccal.errors import InputError
 from ccal.progress import counting
 
 if TYPE_CHECKING:
-    from ccal.music import TuneLibrary, TuneMatch
+    from ccal.music import PageTune, TuneLibrary, TuneMatch
 
 
 # Columns of staff that are shown before and after the match.
@@ -28,8 +28,8 @@ def command(
         Path,
         typer.Argument(
             metavar="FILE",
-            help="A recording (WAV, FLAC, Ogg, Opus, MP3, M4A, AAC, WebM, MP4), a picture of music "
-            "(PNG, JPEG), or one tune in ABC, MusicXML or MIDI.",
+            help="A recording (WAV, FLAC, Ogg, Opus, MP3, M4A, AAC, WebM, MP4), a page of music "
+            "(PNG, JPEG, PDF), or one tune in ABC, MusicXML or MIDI.",
         ),
     ],
     library: Annotated[
@@ -68,7 +68,9 @@ def command(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
 ) -> None:
-    """Name the tune of a recording, or of a picture of a staff, and the passage that matches.
+    """Name the tune of a recording, or the tunes on a page of music, and the passage that matches.
+
+    A page may be a photograph, a scan or an exported file; every tune on it has its own answer.
 
     The first search among tunes of your own engraves, plays and embeds them: a second or two a
     tune. Later searches only do so for tunes that have changed.
@@ -79,7 +81,7 @@ def command(
 
     `ccal identify recording.m4a --add mytunes.abc`
 
-    `ccal identify staff.png --library tunebook/ --out found`
+    `ccal identify page.jpg --library tunebook/ --out found`
     """
 
     if query.is_dir():
@@ -90,12 +92,19 @@ def command(
         raise InputError(f"--out {out}: expected a folder, and this is a file.")
     kind, asked = _query(query)
     found = _library(library, model, add or [])
-    matches = found.identify_sheet(asked, k) if kind == "sheet" else found.identify(asked, k)
-    if as_json:
-        answer = {"query": str(query), "kind": kind, "matches": [m.as_dict() for m in matches]}
-        print(json.dumps(answer, indent=1))
+    answer: dict[str, Any] = {"query": str(query), "kind": kind}
+    if kind == "sheet":
+        tunes = found.identify_page(asked, k)
+        matches = max(tunes, key=lambda tune: len(tune.lines)).matches
+        answer["tunes"] = [_on_page(tune) for tune in tunes]
+        table = [line for tune in tunes for line in (_lines(tune), *_table(tune.matches), "")][:-1]
     else:
-        print("\n".join(_table(matches)))
+        matches = found.identify(asked, k)
+        table = _table(matches)
+    if as_json:
+        print(json.dumps(answer | {"matches": [m.as_dict() for m in matches]}, indent=1))
+    else:
+        print("\n".join(table))
     if out is None and show:
         out = Path(tempfile.mkdtemp(prefix="ccal-"))
     if out is not None:
@@ -113,10 +122,8 @@ def _query(file: Path) -> tuple[str, Any]:
 
     with file.open("rb") as content:
         type = sniff(content.read(HEAD))
-    if type in IMAGES:
+    if type in IMAGES or type == PDF:
         return "sheet", file
-    if type == PDF:
-        raise InputError(f"{file} is a PDF; save a page of it as a picture (PNG) first.")
     if type == MIDI or (type is None and file.suffix.lower() in NOTATION):
         return "audio", play(file)
     return "audio", file
@@ -153,6 +160,35 @@ def _said(best: TuneMatch) -> str:
     if not best.known:
         return "It is probably none of these tunes; the nearest are:"
     return f"It is {'very likely' if best.confidence >= 0.8 else 'probably'} {best.name!r}:"
+
+
+def _lines(tune: PageTune) -> str:
+    """Where on the page a tune stands.
+
+    >>> from types import SimpleNamespace as Line
+    >>> _lines(Line(lines=[Line(page=0, number=0), Line(page=0, number=1)]))
+    'Lines 1 to 2'
+    >>> _lines(Line(lines=[Line(page=1, number=2)]))
+    'Line 3 of page 2'
+    """
+    first, last = tune.lines[0], tune.lines[-1]
+    text = f"Line {first.number + 1}"
+    if len(tune.lines) > 1:
+        text = f"Lines {first.number + 1} to {last.number + 1}"
+    if first.page != last.page:
+        return (
+            f"Line {first.number + 1} of page {first.page + 1} to "
+            f"line {last.number + 1} of page {last.page + 1}"
+        )
+    return text + (f" of page {first.page + 1}" if first.page else "")
+
+
+def _on_page(tune: PageTune) -> dict[str, Any]:
+    """A tune of a page with its lines, for JSON."""
+    lines = [
+        {"page": line.page, "number": line.number, "outline": line.outline} for line in tune.lines
+    ]
+    return {"lines": lines, "matches": [match.as_dict() for match in tune.matches]}
 
 
 def _clock(seconds: float) -> str:

@@ -80,9 +80,7 @@ def train(found: list[Engraving], batches: int, seed: int = 0) -> HeadFinder:
     around = 160
     lines = np.concatenate([ink(page.pixels) for page in found], axis=1)
     heads = np.concatenate([targets(page) for page in found], axis=1)
-    sheet, where = (
-        torch.from_numpy(np.pad(v, ((0, 0), (around, around)))) for v in (lines, heads)
-    )
+    sheet, where = (torch.from_numpy(np.pad(v, ((0, 0), (around, around)))) for v in (lines, heads))
     finder, wear = HeadFinder(), Wear()
     optimizer = torch.optim.AdamW(finder.parameters(), lr=3e-3)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, total_steps=batches)

@@ -14,7 +14,9 @@ looks, wear              how engravers differ, and what paper and cameras do to 
 pictures                 staff lines and pairs to look at
 book, library            TuneBook shows and plays tunes, TuneLibrary finds them
 default                  libraries of stores, of notation, and of the package
-queries                  recordings and pictures of staves, as people have them
+queries                  recordings, as people have them
+pages, staves, heads     pages of music, their staff lines straightened, and the note heads on them
+reading                  the tunes of a page, by the model and by its note heads
 embedding                snippets in the common space
 identification           tunes ranked by votes and alignment, for pictures
 hearing, alignment       tunes proposed by the model and laid along a recording note by note

@@ -11,9 +11,12 @@ from ccal.music.book import play as play
 from ccal.music.building import build_store as build_store
 from ccal.music.engraving import Engraving as Engraving
 from ccal.music.engraving import engrave as engrave
+from ccal.music.library import PageTune as PageTune
 from ccal.music.library import Snippet as Snippet
 from ccal.music.library import TuneLibrary as TuneLibrary
 from ccal.music.library import TuneMatch as TuneMatch
+from ccal.music.pages import StaffLine as StaffLine
+from ccal.music.pages import read_lines as read_lines
 from ccal.music.pairs import JoinedPairs as JoinedPairs
 from ccal.music.pairs import SheetAudioPairs as SheetAudioPairs
 from ccal.music.pairs import ThinnedPairs as ThinnedPairs

@@ -1,8 +1,8 @@
-"""`TuneLibrary`: the tunes of a store, found by a recording or by a picture of their staff."""
+"""`TuneLibrary`: the tunes of a store, found by a recording or by a page of sheet music."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -15,13 +15,15 @@ from ccal.bounds import Options, Whole, check
 from ccal.errors import InputError
 from ccal.files import alone_in
 from ccal.model import DualEncoder
+from ccal.music.abc import parse_abc
 from ccal.music.audio import FRAME_RATE
 from ccal.music.book import LibraryTune, TuneBook
-from ccal.music.embedding import MODALITIES, POSITION, Embedder, cut, positions_of
-from ccal.music.hearing import KNOWN, Listener
-from ccal.music.identification import Alignment, Axis, rank_tunes, staff_axis, time_axis
-from ccal.music.pairs import FRAMES
-from ccal.music.queries import Picture, Recording, level_of, listen, read_staff, spots
+from ccal.music.embedding import MODALITIES, POSITION, Embedder, positions_of
+from ccal.music.hearing import KNOWN, Heard, Listener
+from ccal.music.pages import Page, StaffLine, read_lines
+from ccal.music.pairs import COLUMNS
+from ccal.music.queries import Recording, level_of, listen
+from ccal.music.reading import Heads, PageReader, Reading, heads_of
 from ccal.music.rendering import ONSET
 from ccal.music.store import SheetAudioStore
 from ccal.music.tunes import tempo_of
@@ -32,8 +34,6 @@ from ccal.retrieval.items import DamagedIndexError, OtherModelError
 MANIFEST, _FORMAT = "library.json", 2
 _KEYS = ("model", "store", "settings", "skipped", "level", "dim", "tunes", "files")
 _TUNE = ("name", "source", "key", "tempo", "columns", "frames", "positions", "onsets")
-# Columns between snippets of a picture; one that is wider than the limit is compared in pieces.
-_PIXELS, _WIDEST = 10, 800.0
 # Only the first two minutes of a recording are used.
 _HEARD = round(120 * FRAME_RATE)
 
@@ -49,12 +49,12 @@ class TuneMatch:
         name: its name.
         source: the file and the number that it came from.
         score: how well it fits, at most 1: of a recording, the share of the largest possible
-            evidence along the alignment; of a picture, the mean cosine.
+            evidence along the alignment; of a page, the worth of a note head along it.
         confidence: the probability, from 0 to 1, that the query is of this tune.
         columns: from which to which column of the tune's staff line the query goes, in pixels.
         seconds: from when to when in its sound, as `TuneLibrary.wav` plays it.
-        path: (second of the recording or column of the picture, column of the staff, second of the
-            sound) for each snippet; none of the three ever falls.
+        path: (second of the recording or column of the page's line with most notes, column of the
+            staff, second of the sound) for each position that was found.
     """
 
     tune: int
@@ -74,6 +74,14 @@ class TuneMatch:
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return {**asdict(self), "known": self.known}
+
+
+@dataclass(frozen=True)
+class PageTune:
+    """A tune on a page: the tunes of a library that it may be, best first, and its lines."""
+
+    matches: list[TuneMatch]
+    lines: list[StaffLine]
 
 
 @dataclass(frozen=True)
@@ -223,10 +231,9 @@ class TuneLibrary(TuneBook):
         return cls(first._embedder, about, tunes, arrays, first.folder, texts)
 
     @cached_property
-    def _axes(self) -> tuple[Axis, Axis]:
-        """Steps of time, and along the staff."""
-        count = len(self.tunes)
-        return time_axis(self.positions, count), staff_axis(self.positions, count, _PIXELS)
+    def _bounds(self) -> NDArray[np.int64]:
+        """Tune i has the positions from bounds[i] to before bounds[i + 1]."""
+        return np.searchsorted(self.positions["tune"], np.arange(len(self) + 1))
 
     def __repr__(self) -> str:
         return f"TuneLibrary({len(self):,} tunes, {len(self.positions):,} positions)"
@@ -240,20 +247,55 @@ class TuneLibrary(TuneBook):
         check("k", k, Whole(at_least=1))
         heard = listen(audio, self.level)[:_HEARD]
         found = self._listener.identify(heard, k)
-        return [self._match(h, h.frames, "frame", 1 / FRAME_RATE, h.confidence) for h in found]
+        return [self._match(heard) for heard in found]
 
-    def identify_sheet(self, picture: Picture, k: int = 10) -> list[TuneMatch]:
-        """The k tunes whose sound fits a picture of a staff line best, the best first.
+    def identify_page(self, page: Page, k: int = 10) -> list[PageTune]:
+        """The tunes on a page, from top to bottom: for each the k that fit its lines best.
 
-        `picture` is the path of an image file or an array, of any size, see `read_staff`.
+        `page` is the path or the bytes of a picture or a PDF file, or an array, see `read_lines`.
+        Every line of the page counts, and one is enough.
         """
         check("k", k, Whole(at_least=1))
-        staff = read_staff(picture)
-        middles = spots(staff, _PIXELS)
-        queries = self._embedder.embed("sheet", cut(staff.ink, middles, mirrored=True))
-        vectors = self.vectors["audio"]
-        found = rank_tunes(queries, middles, vectors, self._axes[1], k=k, longest=_WIDEST)
-        return [self._match(a, middles, "column", staff.scale, 1.0) for a in found]
+        lines = read_lines(page)
+        return [
+            PageTune([self._read(reading) for reading in best], [lines[n] for n in best[0].lines])
+            for best in self.reader.identify(lines, k)
+        ]
+
+    def identify_sheet(self, picture: Page, k: int = 10) -> list[TuneMatch]:
+        """The k tunes that fit a picture of one tune best: of a page, that with most lines."""
+        return max(self.identify_page(picture, k), key=lambda found: len(found.lines)).matches
+
+    @cached_property
+    def reader(self) -> PageReader:
+        """The search for pages in this library."""
+        return PageReader(self._embedder, self.vectors, self._bounds, self._heads)
+
+    @cache  # noqa: B019 - a library lives as long as its tunes are asked for.
+    def _heads(self, tune: int) -> Heads:
+        return heads_of(parse_abc(self.abc(tune)))
+
+    def _read(self, reading: Reading) -> TuneMatch:
+        """A reading in columns and seconds."""
+        notes, places = self.notes(reading.tune), reading.places
+        onsets = places[:, 2].astype(np.int64)
+        columns = notes["centre"][onsets]
+        seconds = self.seconds(reading.tune, notes["frame"][onsets])
+        # The line with most notes shows the way.
+        numbers = places[:, 0].astype(np.int64)
+        longest = numbers == np.bincount(numbers, minlength=1).argmax()
+        path = zip(places[longest, 1], columns[longest], seconds[longest], strict=True)
+        tune, half = self.tunes[reading.tune], COLUMNS / 8
+        return TuneMatch(
+            tune=reading.tune,
+            name=tune.name,
+            source=tune.source,
+            score=reading.score,
+            confidence=reading.confidence,
+            columns=(float(columns.min() - half), float(columns.max() + half)),
+            seconds=(float(seconds.min()), float(seconds.max())),
+            path=[(float(q), float(c), float(s)) for q, c, s in path],
+        )
 
     def search_snippets(
         self, modality: Literal["sheet", "audio"], vectors: ArrayLike, k: int = 10
@@ -276,33 +318,22 @@ class TuneLibrary(TuneBook):
     @cached_property
     def _listener(self) -> Listener:
         onsets = [self.notes(number) for number in range(len(self))]
-        return Listener(self._embedder, self.vectors["sheet"], self._axes[0].bounds, onsets)
+        return Listener(self._embedder, self.vectors["sheet"], self._bounds, onsets)
 
-    def _match(
-        self, found: Alignment, middles: NDArray[Any], unit: str, scale: float, confidence: float
-    ) -> TuneMatch:
-        """An alignment in columns and seconds.
-
-        `middles` of the query are in frames or columns, as `unit` says; `scale` makes them seconds
-        or pixels.
-        """
-        positions, at = self.positions[found.positions], middles[found.snippets]
-        own = self.positions[slice(*self._axes[0].bounds[found.tune : found.tune + 2])]
-        # Beyond its outermost middles a picture goes on for half a snippet.
-        beyond = FRAMES // 2 if unit == "column" else 0
-        first, last = positions[unit][0] - beyond, positions[unit][-1] + beyond
-        column, frame = (np.interp([first, last], own[unit], own[n]) for n in ("column", "frame"))
-        tune, (begin, end) = self.tunes[found.tune], self.seconds(found.tune, frame).tolist()
+    def _match(self, found: Heard) -> TuneMatch:
+        """What was heard in columns and seconds."""
+        positions, at = self.positions[found.positions], found.frames[found.snippets]
         seconds = self.seconds(found.tune, positions["frame"])
-        path = zip(at * scale, positions["column"], seconds, strict=True)
+        tune = self.tunes[found.tune]
+        path = zip(at / FRAME_RATE, positions["column"], seconds, strict=True)
         return TuneMatch(
             tune=found.tune,
             name=tune.name,
             source=tune.source,
             score=found.score,
-            confidence=confidence,
-            columns=(float(column[0]), float(column[1])),
-            seconds=(begin, end),
+            confidence=found.confidence,
+            columns=(float(positions["column"][0]), float(positions["column"][-1])),
+            seconds=(float(seconds[0]), float(seconds[-1])),
             path=[(float(q), float(c), float(s)) for q, c, s in path],
         )
 

@@ -15,8 +15,8 @@ from ccal.optional import require
 Page = str | PathLike[str] | bytes | NDArray[Any]
 """The path or the bytes of a picture or a PDF file, or an array."""
 
-# Pixels of the longer side, to which larger pages are scaled, and dots per inch for PDF.
-_LONGEST, _DPI = 2000, 150
+# Pixels to which larger pages are scaled (A4 at 170 dots per inch), and dots per inch for PDF.
+_LARGEST, _DPI = 2_800_000, 150
 _MOST_PAGES = 40
 
 
@@ -26,11 +26,13 @@ class StaffLine:
 
     Args:
         page: number of the page, from 0.
+        number: number of the line on its page, from 0.
         ink: the line (columns, 40), straight and level, 4 pixels from line to line, ink 1.
         outline: corners around it, as shares (x, y) of the page's width and height.
     """
 
     page: int
+    number: int
     ink: Floats
     outline: list[tuple[float, float]]
 
@@ -73,8 +75,8 @@ def _greys(source: Page) -> list[Floats]:
 
 
 def _grey(image: Any) -> Floats:
-    """At most 2,000 pixels on the longer side."""
-    factor = min(1.0, _LONGEST / max(image.size))
+    """At most 2.8 million pixels."""
+    factor = min(1.0, (_LARGEST / (image.size[0] * image.size[1])) ** 0.5)
     if factor < 1:
         size = [max(1, round(side * factor)) for side in image.size]
         image = image.convert("L").resize(size, 4)
@@ -95,7 +97,8 @@ def _pdf(content: bytes, name: str) -> list[Floats]:
             )
         greys = []
         for page in document:
-            scale = min(_DPI / 72, _LONGEST / max(page.get_size()))
+            width, height = page.get_size()
+            scale = min(_DPI / 72, (_LARGEST / (width * height)) ** 0.5)
             greys.append(_grey(page.render(scale=scale, grayscale=True).to_pil()))
         return greys
     finally:
@@ -104,10 +107,10 @@ def _pdf(content: bytes, name: str) -> list[Floats]:
 
 def _lines(grey: Floats, page: int) -> list[StaffLine]:
     ink = ink_of(grey)
-    return [_line(ink, staff, page) for staff in find_staves(ink)]
+    return [_line(ink, staff, page, n) for n, staff in enumerate(find_staves(ink))]
 
 
-def _line(ink: Floats, staff: Staff, page: int) -> StaffLine:
+def _line(ink: Floats, staff: Staff, page: int, number: int) -> StaffLine:
     """A staff straightened, with 4 spaces above and below its middle as the outline."""
     height, width = ink.shape
     corners = []
@@ -119,7 +122,7 @@ def _line(ink: Floats, staff: Staff, page: int) -> StaffLine:
         some = points[:: max(1, len(points) // 8)]
         some = some if some[-1] == points[-1] else [*some, points[-1]]
         corners += some if side < 0 else some[::-1]
-    return StaffLine(page, straighten(ink, staff), corners)
+    return StaffLine(page, number, straighten(ink, staff), corners)
 
 
 def _eight_bits(array: NDArray[Any]) -> NDArray[np.uint8]:

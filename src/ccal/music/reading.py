@@ -25,13 +25,16 @@ Steps = NDArray[np.int64]
 # Columns between snippets of a line, and the share of each that must lie within it.
 _HOP, _FILLED = 10, 0.75
 # Tunes proposed for the whole page, and for each line.
-_PROPOSALS, _PER_LINE = 120, 40
+_PROPOSALS, _PER_LINE = 400, 40
 # What a head is worth on the note of its step, beside it, elsewhere; and a head or note left out.
 _RIGHT, _NEAR, _WRONG, _LEFT_OUT = 1.0, -0.2, -0.6, -0.5
 # The worth of a cosine of 1 beside that of a head.
 _MODEL = 0.2
 # Lines of this worth are lost to begin another tune.
 _CHANGE = 0.35
+# How sharply the confidence rises with the worth of a head, and the worth at which it is a half,
+# which rises with that of the best tune backwards.
+_SHARP, _HALF, _OTHER = 12.0, 0.35, 0.5
 # A line with fewer heads is no evidence.
 _FEW = 5
 _LETTERS = "cdefgab"
@@ -66,6 +69,12 @@ class Reading:
     other: float
     votes: float
     places: NDArray[np.float64]
+
+    @property
+    def confidence(self) -> float:
+        """How likely it is, from 0 to 1, that the lines are of this tune."""
+        away = self.score - _HALF - _OTHER * max(self.other, 0.0)
+        return float(1 / (1 + np.exp(-_SHARP * away)))
 
 
 def heads_of(score: Score) -> Heads:
@@ -168,7 +177,7 @@ class PageReader:
 
     def identify(self, lines: Sequence[StaffLine], k: int) -> list[list[Reading]]:
         """For each tune on a page, from top to bottom, the k tunes that fit best."""
-        polled = np.stack([self._votes(line.ink) for line in lines])
+        polled = self.poll(lines)
         heads = [heads_on(line.ink) for line in lines]
         counts = np.array([len(own.steps) for own in heads])
         weights = np.where(counts >= _FEW, counts, 0.1)
@@ -198,6 +207,10 @@ class PageReader:
                     )
                 )
         return answers
+
+    def poll(self, lines: Sequence[StaffLine]) -> NDArray[np.float64]:
+        """The votes of the snippets of each line for each tune (lines, tunes): the model's part."""
+        return np.stack([self._votes(line.ink) for line in lines])
 
     def _places(self, tune: int, run: list[int], heads: list[Heads]) -> NDArray[np.float64]:
         notes, rows = self._notes(tune), []

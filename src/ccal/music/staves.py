@@ -33,6 +33,8 @@ _SHORTEST, _GAP = 12.0, 14.0
 _FINE = 3
 # A faint column of a staff line has this share of the ink of a dark one.
 _EVEN = 0.1
+# The faintest line has this share of the ink of the middle one.
+_DARK = 0.3
 # Columns of a part of a staff whose lines are measured once more.
 _PART = 120
 
@@ -137,12 +139,13 @@ def _refined(ink: Floats, staff: Staff) -> Staff | None:
     None if they are not lines: text has gaps.
     """
     fine, x = _fine_line(ink, staff)
-    even = []
+    even, dark = [], []
     for middle in MIDDLE + SPACE * np.arange(-2, 3):
         first = round((middle - 0.7) * _FINE)
         least, most = np.quantile(fine[first : first + 5].max(axis=0), (0.2, 0.7))
         even.append(least / max(most, 1e-3))
-    if np.median(even) < _EVEN:
+        dark.append(most)
+    if sorted(even)[1] < _EVEN or min(dark) < _DARK * np.median(dark):
         return None
     parts = max(1, fine.shape[1] // (_FINE * _PART))
     wanted = np.arange(-2, 3) * SPACE * _FINE
@@ -196,7 +199,7 @@ def _profiles(ink: Floats) -> tuple[Floats, Floats]:
     Of the parts of a strip the second faintest counts: heads and stems are in few of them.
     """
     height, width = ink.shape
-    strips = min(_STRIPS, width // (2 * _PARTS))
+    strips = max(1, min(max(_STRIPS, width // 28), width // (2 * _PARTS)))
     edges = np.linspace(0, width, strips * _PARTS + 1).astype(int)
     totals = np.concatenate([np.zeros((height, 1)), np.cumsum(ink, axis=1)], axis=1)
     means = np.diff(totals[:, edges], axis=1) / np.diff(edges)
