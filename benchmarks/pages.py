@@ -59,7 +59,7 @@ def turned(page: Grey, rng: np.random.Generator, degrees: float) -> Grey:
 
 def blurred(page: Grey, rng: np.random.Generator) -> Grey:
     """Out of focus by a fifth of the distance from line to line."""
-    return np.asarray(Image.fromarray(page).filter(ImageFilter.GaussianBlur(_SPACE / 5)))
+    return np.array(Image.fromarray(page).filter(ImageFilter.GaussianBlur(_SPACE / 5)))
 
 
 def shaded(page: Grey, rng: np.random.Generator) -> Grey:
@@ -68,7 +68,7 @@ def shaded(page: Grey, rng: np.random.Generator) -> Grey:
     y, x = np.mgrid[0:height, 0:width]
     angle = rng.uniform(0, 2 * np.pi)
     along = np.cos(angle) * (x / width - 0.5) + np.sin(angle) * (y / height - 0.5) + 0.5
-    return (page * np.clip(0.3 + 0.65 * along, 0.3, 0.95)).astype(np.uint8)
+    return np.asarray(page * np.clip(0.3 + 0.65 * along, 0.3, 0.95), dtype=np.uint8)
 
 
 def photographed(page: Grey, rng: np.random.Generator) -> Grey:

@@ -59,5 +59,5 @@ def test_silent_and_unreadable_recordings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         listen(tmp_path / "none.wav", 0.5)
     (tmp_path / "broken.wav").write_bytes(b"RIFF and nothing more")
-    with pytest.raises(InputError, match="cannot be read as audio"):
+    with pytest.raises(InputError, match="cannot be read as sound"):
         listen(tmp_path / "broken.wav", 0.5)
