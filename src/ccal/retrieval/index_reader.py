@@ -201,7 +201,7 @@ class IndexReader:
     ) -> Sequence[Sequence[Hit]]:
         """Hits of one modality, or those of both in turns."""
         names = self.binding.modalities
-        if within != BOTH or BOTH in names:
+        if not isinstance(within, str) or within != BOTH or BOTH in names:
             scope = self._within(within, names[0] if modality is None else modality)
             return self._search(vectors, scope, k, where, exact, modality)
         held = self._backend.counts()
