@@ -154,8 +154,8 @@ FluidR3 by fluidsynth: neither is used in training. 15 seconds with random start
 Pieces of real recordings of traditional music, 45 seconds each, among 68 tunes. The model was
 trained on synthetic sound alone, but the settings of the alignment were chosen on these
 recordings: development figures. By halves of the files: {_halves(real)}.
-Of the 34 pieces of 20 seconds, the votes of the model alone put 20 first, 31 among five and 33 among
-the proposals; alignment put 33 first.
+Of the 34 pieces of 20 seconds, the votes of the model alone put 20 first, 31 among five and 33
+among the proposals; alignment put 33 first.
 
 {table(real)}
 
