@@ -128,7 +128,7 @@ def machine(place: Callable[[], str]) -> type[RuleBasedStateMachine]:  # noqa: F
 
 def run(place: Place, monkeypatch: pytest.MonkeyPatch, examples: int, steps: int) -> None:  # noqa: F811
     monkeypatch.setattr(compaction, "TAIL", 10)
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         machine(place),
         settings=settings(
             max_examples=examples,

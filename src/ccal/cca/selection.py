@@ -217,7 +217,7 @@ def _whitening_scale(values: Tensor, ridge: float, floor: float) -> Tensor:
 def _leading_subspace(T: Tensor, size: int) -> Tensor:
     """An orthonormal basis of about the leading left singular vectors (Halko et al. 2011)."""
     drawn = torch.randn(T.shape[1], size, generator=torch.Generator().manual_seed(0))
-    basis = torch.linalg.qr(T @ drawn.to(T))[0]
+    basis: Tensor = torch.linalg.qr(T @ drawn.to(T))[0]
     for _ in range(_ITERATIONS):
         basis = torch.linalg.qr(T @ (T.mT @ basis))[0]
     return basis

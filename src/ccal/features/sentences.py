@@ -196,7 +196,8 @@ class SentenceEmbeddings:
             return found
         counts = np.array([len(several) for several in lines])
         sums: NDArray[np.float32] = np.add.reduceat(found, np.cumsum(counts) - counts)
-        return sums / counts[:, None].astype(np.float32)
+        sums /= counts[:, None]
+        return sums
 
     def config(self) -> dict[str, Any]:
         """Name or folder of the network, and a hash of its weights."""

@@ -206,7 +206,7 @@ class IndexReader:
             return self._search(vectors, scope, k, where, exact, modality)
         held = self._backend.counts()
         order = reversed(names) if modality == names[0] else names
-        scopes = [(name,) for name in order if name in held] or [names]
+        scopes: list[Sequence[str]] = [(name,) for name in order if name in held] or [names]
         found = (self._search(vectors, scope, k, where, exact, modality) for scope in scopes)
         return [
             [hit for turn in zip_longest(*lists) for hit in turn if hit is not None][:k]
