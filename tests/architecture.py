@@ -30,14 +30,19 @@ ROOMS = {
     "retrieval": "Index and its backends, binary codes",
     "scale": "fit, encode and index shards by many workers",
     "music": "notation, sound, pairs, the tune library",
-    "adapters": "ONNX, the hub, LangChain, LlamaIndex, rows of data sets",
+    "adapters": "ONNX, LangChain, LlamaIndex, MLflow, rows of data sets",
     "serve": "the HTTP API and the web page",
     "experiments": "the paper's tables, the demos",
     "cli": "one file a command",
 }
 """The rooms and what is in them; a room imports only from those before it."""
 
-_ROOMS_OF_FILES = {"model": "model", "bundled": "model", "codes": "retrieval"}
+_ROOMS_OF_FILES = {
+    "model": "model",
+    "model_card": "model",
+    "bundled": "model",
+    "codes": "retrieval",
+}
 _ENTRANCES = {"ccal", "ccal.__main__"}
 
 

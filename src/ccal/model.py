@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal, Protocol, Self, TypeVar, cast, get_args
 
 import numpy as np
@@ -20,6 +22,8 @@ from ccal.errors import InputError
 from ccal.evaluation.calibration import Calibration
 from ccal.evaluation.hubs import HubCorrection, NeighbourMean
 from ccal.files import load_part, save_part
+from ccal.model_card import model_card
+from ccal.optional import require
 
 Module = TypeVar("Module", bound=nn.Module)
 Projection = Literal["cca", "learned", "none"]
@@ -282,6 +286,44 @@ class DualEncoder(nn.Module):
         """Write configuration (JSON) and weights (safetensors) to a folder, as `save_part` does."""
         save_part(folder, _CONFIG, {"format": _FORMAT, **self.config()}, self.state_dict())
 
+    def save_pretrained(
+        self, folder: str | os.PathLike[str], *, metadata: Mapping[str, Any] | None = None
+    ) -> None:
+        """Write the model and its card, as `push_to_hub` uploads them.
+
+        `metadata` goes to the head of the card beside library and tags: `license`, `datasets`, ...
+        with texts or lists of texts.
+        """
+        card = Path(folder) / "README.md"
+        # `save` refuses a folder with other files.
+        card.unlink(missing_ok=True)
+        self.save(folder)
+        card.write_text(model_card(self, metadata or {}))
+
+    def push_to_hub(
+        self, repo_id: str, *, metadata: Mapping[str, Any] | None = None, **options: Any
+    ) -> str:
+        """Upload the model to the Hugging Face hub; returns the address of the commit.
+
+        `options` are those of `huggingface_hub.HfApi.upload_folder`, such as `commit_message`.
+        """
+        api = _hub().HfApi()
+        api.create_repo(repo_id, exist_ok=True)
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_pretrained(folder, metadata=metadata)
+            return str(api.upload_folder(repo_id=repo_id, folder_path=folder, **options))
+
+    @staticmethod
+    def from_pretrained(name: str | os.PathLike[str], **options: Any) -> DualEncoder:
+        """The model of a folder, or of a repository on the hub, in evaluation mode.
+
+        `options` are those of `huggingface_hub.snapshot_download`, such as `revision`.
+        """
+        if Path(name).is_dir():
+            return load(name)
+        patterns = ["config.json", "*.safetensors"]
+        return load(_hub().snapshot_download(os.fspath(name), allow_patterns=patterns, **options))
+
     def _tower(self, modality: str) -> nn.Module:
         if not isinstance(modality, str) or modality not in self.towers:
             raise InputError(
@@ -331,3 +373,7 @@ def load(folder: str | os.PathLike[str]) -> DualEncoder:
         model = DualEncoder.from_config(config)
         model.load_state_dict(weights)
     return model.eval()
+
+
+def _hub() -> Any:
+    return require("huggingface_hub", package="huggingface_hub", purpose="The hub")

@@ -15,10 +15,8 @@ from ccal import DualEncoder, Index, InputError
 from ccal.adapters import (
     Embedder,
     SentenceEncoder,
-    from_pretrained,
     pairs_from_rows,
     parquet_rows,
-    save_pretrained,
     to_onnx,
     to_program,
 )
@@ -62,13 +60,13 @@ def test_embedders_refuse_what_has_no_projection() -> None:
 def test_a_folder_of_the_hub_has_a_card_and_opens_again(model: DualEncoder, tmp_path: Path) -> None:
     hub = pytest.importorskip("huggingface_hub")
     for _ in range(2):
-        save_pretrained(model, tmp_path, metadata={"license": "mit", "datasets": ["birds"]})
+        model.save_pretrained(tmp_path, metadata={"license": "mit", "datasets": ["birds"]})
     card = hub.ModelCard.load(tmp_path / "README.md")
     assert card.data.library_name == "ccal"
     assert card.data.license == "mit"
     assert "image" in card.data.tags
     assert card.data.datasets == ["birds"]
-    opened = from_pretrained(tmp_path)
+    opened = DualEncoder.from_pretrained(tmp_path)
     torch.testing.assert_close(opened.encode("text", TEXTS), model.encode("text", TEXTS))
 
 

@@ -21,6 +21,7 @@ from ccal.errors import InputError
 from ccal.features import TfidfVectoriser
 from ccal.model import DualEncoder
 from ccal.training import Settings
+from ccal.training.progress import Record
 from tests.cli.conftest import invoke, make_files
 
 SETTINGS = Settings.preset("default", max_epochs=2, batch_size=100)
@@ -47,12 +48,33 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+class Told:
+    def __init__(self) -> None:
+        self.epochs: list[int] = []
+        self.closed = False
+
+    def add(self, record: Record) -> None:
+        self.epochs.append(record["epoch"])
+
+    def close(self) -> None:
+        self.closed = True
+
+
 def test_python_and_command_line_give_the_same_run(folder: Path) -> None:
     notes: list[str] = []
     source = Source(x="image.npy", y="text.npy", folder=str(folder))
+    told = Told()
     run = ccal.runs.train(
-        source, SETTINGS, folder / "python", report=False, progress=False, note=notes.append
+        source,
+        SETTINGS,
+        folder / "python",
+        report=False,
+        callbacks=[told],
+        progress=False,
+        note=notes.append,
     )
+    assert told.epochs == [record["epoch"] for record in run.metrics()]
+    assert told.closed
     plan = dict(re.split(r"  +", line, maxsplit=1) for line in notes)
     assert plan["Pairs"] == "240 of image and text, from image.npy and text.npy"
     assert plan["Split"] == "192 to train on, 24 to validate, 24 to test; at random"

@@ -1,7 +1,6 @@
 """Adapters: models, data and searches of ccal in other libraries.
 
 onnx         a tower with its projection as an ONNX file or a `torch.export` program
-hub          models as folders of the Hugging Face hub, with a model card
 sentences    `encode(texts)` as sentence-transformers has it
 langchain    embeddings and a retriever for LangChain
 llama_index  embeddings and a retriever for LlamaIndex

@@ -1,6 +1,3 @@
-from ccal.adapters.hub import from_pretrained as from_pretrained
-from ccal.adapters.hub import push_to_hub as push_to_hub
-from ccal.adapters.hub import save_pretrained as save_pretrained
 from ccal.adapters.langchain import CcalEmbeddings as CcalEmbeddings
 from ccal.adapters.langchain import CcalRetriever as CcalRetriever
 from ccal.adapters.llama_index import CcalEmbedding as CcalEmbedding

@@ -5,7 +5,7 @@ evaluation.json comes last, so that a run which is stopped at any moment can be 
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from ccal.runs.evaluation import Note, measure
 from ccal.runs.folder import Run, check_free, differences, fingerprints
 from ccal.runs.pages import write_page
 from ccal.runs.plan import expected_times, plan_of_run
-from ccal.training import Settings, distributed_from_environment
+from ccal.training import Callback, Settings, distributed_from_environment
 from ccal.training import train as train_model
 from ccal.training.hardware import keep_freed_memory
 from ccal.training.parallel import from_rank_0
@@ -36,6 +36,7 @@ def train(
     resume: bool = False,
     report: bool = True,
     tensorboard: bool = False,
+    callbacks: Sequence[Callback] = (),
     progress: bool = True,
     note: Note = lambda text: None,
 ) -> Run:
@@ -54,6 +55,7 @@ def train(
             those that the run began with; a finished run is returned as it is.
         report: write report.html and plots/ (extra `plots`).
         tensorboard: write curves for TensorBoard, too.
+        callbacks: told the record of each epoch.
         progress: show on standard error how training goes.
         note: is given remarks for people; those that begin with "warning: " cast doubt.
 
@@ -81,6 +83,7 @@ def train(
             resume=resume,
             report=report,
             tensorboard=tensorboard,
+            callbacks=callbacks,
             progress=progress,
             note=note,
         )
@@ -101,6 +104,7 @@ def finish(
     report: bool,
     progress: bool,
     tensorboard: bool = False,
+    callbacks: Sequence[Callback] = (),
     note: Note = lambda text: None,
 ) -> Run:
     """Train the model of a run, measure it, and complete the folder; other ranks only train.
@@ -121,6 +125,7 @@ def finish(
             resume=resume,
             progress=steps,
             tensorboard=tensorboard,
+            callbacks=callbacks,
         )
         if rank() != 0:
             return run
