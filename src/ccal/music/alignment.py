@@ -37,20 +37,18 @@ def melody(onsets: NDArray[np.void]) -> NDArray[np.int8]:
     return np.asarray(onsets["pitch"][note] % CLASSES, dtype=np.int8)
 
 
-def evidence(chroma: Floats, tempo: float, shift: int) -> Floats:
+def evidence(chroma: Floats, tempo: float) -> Floats:
     """For each sixteenth note of a recording, how much speaks for each pitch class (steps, 12).
 
     Logarithms of likelihoods, compared with every class being as likely, from its `chroma`
-    (frames, 12). The recording is played at `tempo` quarter notes a minute, and `shift` semitones
-    higher than the tunes are written.
+    (frames, 12). The recording is played at `tempo` quarter notes a minute.
     """
     likely = np.log(_UNCLEAR + (1 - _UNCLEAR) * CLASSES * chroma)
     step = FRAME_RATE * 15.0 / tempo
     count = max(1, int(len(chroma) / step))
     edges = np.rint(np.arange(count + 1) * step).astype(np.int64).clip(max=len(chroma))
     total = np.concatenate([np.zeros((1, CLASSES)), np.cumsum(likely, axis=0)])
-    steps = np.roll(np.diff(total[edges], axis=0), -shift, axis=1)
-    return np.asarray(steps, dtype=np.float32)
+    return np.asarray(np.diff(total[edges], axis=0), dtype=np.float32)
 
 
 def align(found: Floats, melodies: Sequence[NDArray[np.int8]]) -> Floats:
@@ -66,17 +64,16 @@ def align(found: Floats, melodies: Sequence[NDArray[np.int8]]) -> Floats:
     classes = np.concatenate([part for melody in melodies for part in (gap, melody)])
     lengths = np.array([_GAP + len(melody) for melody in melodies])
     starts = np.cumsum(lengths) - lengths
-    own = np.repeat(np.arange(len(melodies)), lengths)
     wide = np.concatenate([found, np.full((len(found), 1), -1e9, np.float32)], axis=1)
     total = np.zeros(len(classes), dtype=np.float32)
     best = np.zeros(len(melodies), dtype=np.float32)
     for row in wide:
-        new = (best - _JUMP)[own]
+        new = np.repeat(best - _JUMP, lengths)
         bent = total - _BEND
         np.maximum(new, bent, out=new)
         np.maximum(new[1:], total[:-1], out=new[1:])
         np.maximum(new[2:], bent[:-2], out=new[2:])
-        new += row[classes]
+        new += row.take(classes, mode="clip")
         total, best = new, np.maximum.reduceat(new, starts)
     return best
 

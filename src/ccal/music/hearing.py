@@ -7,8 +7,8 @@ with all others of that tempo. The best proposals are laid along the recording n
 those.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -42,15 +42,16 @@ _SCALE, _OFFSET, KNOWN = 40.0, -3.2, 0.5
 
 @dataclass(frozen=True)
 class Proposal:
-    """A tune, how it would be played (quarter notes a minute, semitones up), and its votes.
+    """A tune, how it would be played (quarter notes a minute, semitones up), and its score.
 
-    Votes are in standard deviations of all tunes and keys at that tempo.
+    Of votes the score is in standard deviations of all tunes and keys at that tempo; once the tune
+    is laid along the recording it is the evidence, as in `Heard`.
     """
 
     tune: int
     tempo: float
     shift: int
-    votes: float
+    score: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -85,69 +86,69 @@ class Listener:
         self._melodies = [melody(notes) for notes in onsets]
         # Neighbours look alike: every quarter note is enough for the first votes.
         rows = [np.arange(a, b, 2) for a, b in pairwise(bounds.tolist())]
-        self._thin = vectors[np.concatenate(rows)].T
+        self._thin = vectors[np.concatenate(rows)]
         self._thin_bounds = np.cumsum([0, *map(len, rows)])
-        self._all = vectors.T
+        self._all = vectors
 
     def identify(self, sound: Floats, k: int) -> list[Heard]:
         """The k tunes that fit a spectrogram (frames, 136) best, the best first."""
         begin, end = sounding(sound)
         sound = sound[begin:end]
         chroma = self._embedder.chroma(sound)
-        trials: dict[tuple[float, int], list[int]] = {}
-        for proposal in self.propose(sound):
-            trials.setdefault((proposal.tempo, proposal.shift), []).append(proposal.tune)
-        best, backwards = self._tried(chroma, trials)
+        best, backwards = self._laid(chroma, self.propose(sound))
         # A tune is often recognised at a wrong tempo: the leading ones are laid at every tempo.
-        leading = sorted(best, key=lambda tune: -best[tune][0])[: max(k, _SETTLED)]
-        trials = {}
-        for tune in leading:
-            for tempo in TEMPI:
-                trials.setdefault((tempo, best[tune][2]), []).append(tune)
-        best, more = self._tried(chroma, trials)
-        backwards = max(backwards, more)
-        settled = [self._settle(chroma, begin, tune, *best[tune], backwards) for tune in leading]
-        return sorted(settled, key=lambda heard: -heard.score)[:k]
+        leading = sorted(best, key=lambda tune: -best[tune].score)[: max(k, _SETTLED)]
+        tried = [replace(best[tune], tempo=tempo) for tune in leading for tempo in TEMPI]
+        best, more = self._laid(chroma, tried)
+        nearby = (1, _NEARBY, 1 / _NEARBY)
+        tried = [replace(one, tempo=one.tempo * near) for one in best.values() for near in nearby]
+        best, _ = self._laid(chroma, tried)
+        settled = sorted(best.values(), key=lambda proposal: -proposal.score)[:k]
+        return [self._settle(chroma, begin, one, max(backwards, more)) for one in settled]
 
-    def _tried(
-        self, chroma: Floats, trials: dict[tuple[float, int], list[int]]
-    ) -> tuple[dict[int, tuple[float, float, int]], float]:
-        """The best score, tempo and shift of each tune, and the best score backwards.
-
-        `trials` are the tunes to lay along the recording at a tempo and with a shift.
-        """
-        best: dict[int, tuple[float, float, int]] = {}
+    def _laid(
+        self, chroma: Floats, proposals: Iterable[Proposal]
+    ) -> tuple[dict[int, Proposal], float]:
+        """For each tune the proposal with the most evidence, and the best score backwards."""
+        at_tempo: dict[float, list[Proposal]] = {}
+        for proposal in proposals:
+            at_tempo.setdefault(proposal.tempo, []).append(proposal)
+        best: dict[int, Proposal] = {}
         backwards = -np.inf
-        for (tempo, shift), tunes in trials.items():
-            forwards, others = self._scores(chroma, tempo, shift, tunes)
-            backwards = max(backwards, float(others.max()))
-            for tune, score in zip(tunes, forwards.tolist(), strict=True):
-                best[tune] = max(best.get(tune, (-np.inf, 0.0, 0)), (score, tempo, shift))
+        for tempo, alike in at_tempo.items():
+            own = [self._melody(proposal) for proposal in alike]
+            both = align(evidence(chroma, tempo), own + [notes[::-1] for notes in own])
+            both /= len(chroma) * CERTAIN
+            backwards = max(backwards, float(both[len(own) :].max()))
+            for one, score in zip(alike, both.tolist(), strict=False):
+                if one.tune not in best or score > best[one.tune].score:
+                    best[one.tune] = replace(one, score=score)
         return best, backwards
+
+    def _melody(self, proposal: Proposal) -> NDArray[np.int8]:
+        """The melody of a tune as it would be played."""
+        return (self._melodies[proposal.tune] + np.int8(proposal.shift)) % np.int8(CLASSES)
 
     def propose(self, sound: Floats) -> list[Proposal]:
         """Tunes that most snippets of a spectrogram (frames, 136) vote for, the best first."""
         features = self._embedder.features(sound)
         shifts = range(CLASSES if self._embedder.turns else 1)
-        guesses: list[tuple[float, float, int]] = []
-        usual: dict[float, tuple[float, float]] = {}
-        for tempo in TEMPI:
-            snippets = self._snippets(features, tempo, _FEW)
-            thin = (self._thin, self._thin_bounds)
-            each = np.stack([self._votes(snippets, shift, *thin) for shift in shifts])
-            mean, deviation = float(each.mean()), float(each.std()) + 1e-3
-            usual[tempo] = mean, deviation
-            best = (each.max(axis=1) - mean) / deviation
-            guesses += [(z, tempo, shift) for z, shift in zip(best.tolist(), shifts, strict=True)]
-        proposals = []
-        likely = max(_LIKELY // 3, min(_LIKELY, _MOST // self._all.shape[1]))
-        for _, tempo, shift in sorted(guesses, reverse=True)[:likely]:
-            snippets = self._snippets(features, tempo, _MANY)
-            each = self._votes(snippets, shift, self._all, self._bounds)
-            each = (each - usual[tempo][0]) / usual[tempo][1]
-            for tune in np.argsort(-each)[:_PROPOSALS].tolist():
-                proposals.append(Proposal(tune, tempo, shift, float(each[tune])))
-        return sorted(proposals, key=lambda proposal: -proposal.votes)[:_PROPOSALS]
+        ways = [(tempo, shift) for tempo in TEMPI for shift in shifts]
+        each = self._votes(features, ways, _FEW, self._thin, self._thin_bounds)
+        by_tempo = each.reshape(len(TEMPI), -1)
+        usual = by_tempo.mean(axis=1), by_tempo.std(axis=1) + 1e-3
+        mean, deviation = (np.repeat(values, len(shifts)) for values in usual)
+        likely = max(_LIKELY // 3, min(_LIKELY, _MOST // len(self._all)))
+        first = np.argsort((mean - each.max(axis=1)) / deviation)[:likely]
+        ways = [ways[way] for way in first.tolist()]
+        each = self._votes(features, ways, _MANY, self._all, self._bounds)
+        each = (each - mean[first, None]) / deviation[first, None]
+        proposals = [
+            Proposal(tune, *way, float(votes_here[tune]))
+            for way, votes_here in zip(ways, each, strict=True)
+            for tune in np.argsort(-votes_here)[:_PROPOSALS].tolist()
+        ]
+        return sorted(proposals, key=lambda proposal: -proposal.score)[:_PROPOSALS]
 
     def _snippets(self, features: Floats, tempo: float, count: int) -> Tensor:
         """At most `count` snippets, evenly spread, of features played at the model's tempo."""
@@ -160,43 +161,32 @@ class Listener:
         return cut(paced, middles, mirrored=True)
 
     def _votes(
-        self, snippets: Tensor, shift: int, vectors: Floats, bounds: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        """The votes for each tune, if the players sound `shift` semitones higher than written."""
-        turned = snippets.roll(-shift, dims=2) if shift else snippets
-        return votes(self._embedder.embed("audio", turned) @ vectors, bounds)
-
-    def _scores(
-        self, chroma: Floats, tempo: float, shift: int, tunes: list[int]
-    ) -> tuple[Floats, Floats]:
-        """The share of the largest evidence for each tune, and for its melody backwards."""
-        own = [self._melodies[tune] for tune in tunes]
-        both = align(evidence(chroma, tempo, shift), own + [notes[::-1] for notes in own])
-        both /= len(chroma) * CERTAIN
-        return both[: len(own)], both[len(own) :]
-
-    def _settle(
         self,
-        chroma: Floats,
-        begin: int,
-        tune: int,
-        score: float,
-        tempo: float,
-        shift: int,
-        backwards: float,
-    ) -> Heard:
-        """A tune at the best tempo near one that was tried, with its path from frame `begin` on."""
-        for near in (tempo * _NEARBY, tempo / _NEARBY):
-            own = float(self._scores(chroma, near, shift, [tune])[0][0])
-            if own > score:
-                score, tempo = own, near
-        path = follow_melody(evidence(chroma, tempo, shift), self._melodies[tune])
+        features: Floats,
+        ways: Sequence[tuple[float, int]],
+        count: int,
+        vectors: Floats,
+        bounds: NDArray[np.int64],
+    ) -> NDArray[np.float64]:
+        """The votes (ways, tunes) of at most `count` snippets, for each tempo and shift."""
+        paced = {tempo: self._snippets(features, tempo, count) for tempo in {t for t, _ in ways}}
+        # Played some semitones higher than written, and turned back.
+        parts = [paced[tempo].roll(-shift, dims=2) for tempo, shift in ways]
+        each = votes(self._embedder.embed("audio", torch.cat(parts)), vectors, bounds)
+        ends = np.cumsum([len(part) for part in parts])[:-1]
+        return np.stack([own.mean(axis=0, dtype=np.float64) for own in np.split(each, ends)])
+
+    def _settle(self, chroma: Floats, begin: int, found: Proposal, backwards: float) -> Heard:
+        """A tune with its path along the recording, from frame `begin` on."""
+        tune, tempo = found.tune, found.tempo
+        path = follow_melody(evidence(chroma, tempo), self._melody(found))
         first, last = _longest(path)
         frames = begin + np.asarray((np.arange(first, last) + 0.5) * FRAME_RATE * 15 / tempo)
         rows = self._bounds[tune] + path[first:last] // 2
         rows = np.minimum(rows, self._bounds[tune + 1] - 1)
-        sure = confidence(score, backwards)
-        return Heard(tune, score, np.arange(len(rows)), rows, tempo, shift, sure, frames)
+        sure = confidence(found.score, backwards)
+        snippets = np.arange(len(rows))
+        return Heard(tune, found.score, snippets, rows, tempo, found.shift, sure, frames)
 
 
 def confidence(score: float, backwards: float) -> float:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
@@ -18,13 +19,16 @@ class Alignment:
     positions: NDArray[np.int64]
 
 
-def votes(similarity: Floats, bounds: NDArray[np.int64]) -> NDArray[np.float64]:
-    """For each tune the mean, over snippets, of the best similarity (q, n) among its positions.
+def votes(snippets: Floats, vectors: Floats, bounds: NDArray[np.int64]) -> Floats:
+    """For each of some snippets (q, dim) and each tune, the best similarity (q, tunes).
 
-    Tune i has the positions from bounds[i] to before bounds[i + 1].
+    Tune i has the `vectors` (n, dim) from bounds[i] to before bounds[i + 1].
 
-    >>> votes(np.array([[0.0, 1.0, 0.5], [1.0, 0.0, 0.5]]), np.array([0, 2, 3])).tolist()
-    [1.0, 0.5]
+    >>> vectors = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], dtype=np.float32)
+    >>> votes(vectors[:2], vectors, np.array([0, 2, 3])).round(1).tolist()
+    [[1.0, 0.6000000238418579], [1.0, 0.800000011920929]]
     """
-    best = np.maximum.reduceat(similarity, bounds[:-1], axis=1)
-    return np.asarray(best.mean(axis=0, dtype=np.float64))
+    queries = torch.from_numpy(np.ascontiguousarray(snippets.T))
+    # The similarities of one tune stay in the cache; those of all would have to be read again.
+    tunes = torch.from_numpy(vectors).split(np.diff(bounds).tolist())
+    return torch.stack([(tune @ queries).amax(0) for tune in tunes], dim=1).numpy()

@@ -224,8 +224,8 @@ class PageReader:
     def _votes(self, ink: Floats) -> NDArray[np.float64]:
         """The votes of a line's snippets for each tune, by its staff and by its sound."""
         snippets = self._embedder.embed("sheet", cut(ink, spots(ink), mirrored=True))
-        parts = [votes(snippets @ self._vectors[m].T, self._bounds) for m in MODALITIES]
-        return np.asarray(np.mean(parts, axis=0))
+        parts = [votes(snippets, self._vectors[name], self._bounds) for name in MODALITIES]
+        return np.asarray(np.mean(parts, axis=(0, 1), dtype=np.float64))
 
 
 def runs(worth: NDArray[np.float64]) -> list[list[int]]:
