@@ -229,9 +229,8 @@ def test_a_zero_shot_table_has_both_networks(tmp_path: Path) -> None:
     assert curves["cnn-ccal"] == [pytest.approx(best["cnn-ccal"], abs=0.01)]
 
 
-@pytest.mark.parametrize(
-    "rows", ["linear,ccal,tuned", pytest.param("linear,ccal,tuned,ours", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", ["linear,ccal,tuned", "linear,ccal,tuned,ours"])
 def test_sheet_music_and_sound(
     store: SheetAudioStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: str
 ) -> None:
@@ -321,6 +320,7 @@ def test_seeds_side_by_side_are_those_of_one_process(photos: Path, tmp_path: Pat
         assert one.found[row][0]["test"] == two.found[row][0]["test"]
 
 
+@pytest.mark.slow
 def test_a_killed_reproduction_goes_on_and_ends_the_same(photos: Path, tmp_path: Path) -> None:
     plan = Plan(changes={**QUICK, "max_epochs": 40, "patience": 40, "refinements": 0})
     arguments = [sys.executable, "-m", "ccal", "reproduce", "flickr8k", str(photos)]

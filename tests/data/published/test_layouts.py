@@ -120,7 +120,7 @@ def test_the_message(tmp_path: Path) -> None:
         "empty  flickr30k-images/ or flickr30k_images/  images",
         "These may also lie one folder deeper.",
         "If the images lie elsewhere, say where the image files are (--files FOLDER), or give "
-        "their features (--x image=features.npy).",
+        "their features (--x image=features.npy; of `ccal reproduce` --features features.npy).",
         f"Published: {PUBLISHED['flickr30k'].where}.",
     ]
 
