@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from base64 import b64decode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -18,7 +19,8 @@ from PIL import Image
 
 from ccal import DualEncoder
 from ccal.errors import InputError
-from ccal.music import SheetAudioStore, TuneLibrary
+from ccal.music import SheetAudioStore, TuneLibrary, parse_abc, read_lines
+from ccal.music.engraving import engrave_page
 from ccal.serve.schemas import Info, ItemsAnswer, MapAnswer, SearchAnswer
 from ccal.serve.tune_collection import TuneCollection
 from tests.cli.conftest import Outcome, invoke
@@ -67,6 +69,58 @@ def test_a_line_of_score_finds_its_sound(tunes: httpx.Client, library: TuneLibra
     assert answer["within"] == "audio"
     assert answer["results"][0]["id"] == "tune-1"
     assert answer["results"][0]["kind"] == "audio"
+
+
+def written(library: TuneLibrary, *tunes: int) -> list[Image.Image]:
+    """A page with each of these tunes."""
+    pages = [engrave_page(parse_abc(library.abc(tune)), look=tune) for tune in tunes]
+    return [Image.fromarray(page) for page in pages]
+
+
+def test_a_page_has_its_lines_and_pictures(tunes: httpx.Client, library: TuneLibrary) -> None:
+    (page,) = written(library, 2)
+    file = BytesIO()
+    page.save(file, "PNG")
+    answer = send(tunes, file.getvalue(), k=2, explain=True)
+    (tune,) = answer["sheet"]["tunes"]
+    assert [result["id"] for result in tune["results"]] == [r["id"] for r in answer["results"]]
+    assert tune["results"][0]["id"] == "tune-2"
+    expected = read_lines(np.asarray(page.convert("RGB")))
+    assert [line["number"] for line in tune["lines"]] == [line.number for line in expected]
+    for line in tune["lines"]:
+        assert all(0 <= share <= 1 for point in line["outline"] for share in point)
+    (shown,) = answer["sheet"]["pages"]
+    with Image.open(BytesIO(b64decode(shown))) as small:
+        assert small.format == "JPEG"
+        assert max(small.size) <= 1200
+        assert small.width / small.height == pytest.approx(page.width / page.height, rel=0.01)
+    # Programs that do not ask for pictures get none.
+    assert send(tunes, file.getvalue(), k=2)["sheet"]["pages"] == []
+
+
+def test_a_pdf_file_of_several_tunes(tunes: httpx.Client, library: TuneLibrary) -> None:
+    pytest.importorskip("pypdfium2")
+    pages, file = written(library, 1, 3), BytesIO()
+    pages[0].save(file, "PDF", save_all=True, append_images=pages[1:], resolution=150)
+    answer = send(tunes, file.getvalue(), k=2, explain=True)
+    found = answer["sheet"]["tunes"]
+    assert [tune["results"][0]["id"] for tune in found] == ["tune-1", "tune-3"]
+    assert [{line["page"] for line in tune["lines"]} for tune in found] == [{0}, {1}]
+    assert len(answer["sheet"]["pages"]) == 2
+
+
+def test_pdf_files_have_limits(tunes: httpx.Client, library: TuneLibrary) -> None:
+    pytest.importorskip("pypdfium2")
+
+    def refused(file: BytesIO, status: int) -> str:
+        return problem(tunes.post("/api/search/file", content=file.getvalue()), status)
+
+    small, many, large = Image.new("1", (9, 9)), BytesIO(), BytesIO()
+    small.save(many, "PDF", save_all=True, append_images=[small] * 10)
+    assert "11 pages" in refused(many, 413)
+    Image.new("1", (9000, 6000)).save(large, "PDF", resolution=1000)
+    assert "50 megapixels" in refused(large, 413)
+    assert "PDF" in refused(BytesIO(b"%PDF-1.7 and nothing more"), 422)
 
 
 def test_a_tune_finds_itself_in_the_other_modality(tunes: httpx.Client) -> None:

@@ -249,14 +249,15 @@ class TuneLibrary(TuneBook):
         found = self._listener.identify(heard, k)
         return [self._match(heard) for heard in found]
 
-    def identify_page(self, page: Page, k: int = 10) -> list[PageTune]:
+    def identify_page(self, page: Page | list[StaffLine], k: int = 10) -> list[PageTune]:
         """The tunes on a page, from top to bottom: for each the k that fit its lines best.
 
-        `page` is the path or the bytes of a picture or a PDF file, or an array, see `read_lines`.
+        `page` is the path or the bytes of a picture or a PDF file, or an array, see `read_lines`;
+        or the lines that it gave.
         Every line of the page counts, and one is enough.
         """
         check("k", k, Whole(at_least=1))
-        lines = read_lines(page)
+        lines = page if isinstance(page, list) else read_lines(page)
         return [
             PageTune([self._read(reading) for reading in best], [lines[n] for n in best[0].lines])
             for best in self.reader.identify(lines, k)

@@ -1,5 +1,8 @@
 """Pages of sheet music, as pictures or PDF files, and the staff lines on them."""
 
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
@@ -18,6 +21,8 @@ Page = str | PathLike[str] | bytes | NDArray[Any]
 # Pixels to which larger pages are scaled (A4 at 170 dots per inch), and dots per inch for PDF.
 _LARGEST, _DPI = 2_800_000, 150
 _MOST_PAGES = 40
+# PDFium must not be called by two threads at once.
+_PDFIUM = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -37,18 +42,25 @@ class StaffLine:
     outline: list[tuple[float, float]]
 
 
-def read_lines(source: Page) -> list[StaffLine]:
+def read_lines(
+    source: Page, each: Callable[[Floats], object] = lambda page: None
+) -> list[StaffLine]:
     """The staff lines of a picture, or of all pages of a PDF file, from top to bottom.
 
     Pictures may be scans, photographs or exported pages of any size: transparent, turned by some
     degrees, bent, unevenly lit, white on black. Titles and texts are passed over. Arrays are
     (height, width) or (height, width, 3), of uint8 from 0, black, to 255, or of floats to 1.
+    `each` is called with every page as it is read, (height, width) from 0, black, to 255.
     `InputError` says what was looked for if there is no staff.
     """
-    pages = _greys(source)
-    found = [line for number, grey in enumerate(pages) for line in _lines(grey, number)]
+    found: list[StaffLine] = []
+    shapes = []
+    for number, grey in enumerate(_greys(source)):
+        each(grey)
+        shapes.append(grey.shape)
+        found += _lines(grey, number)
     if not found:
-        heights = " and ".join(f"{grey.shape[1]} x {grey.shape[0]}" for grey in pages[:2])
+        heights = " and ".join(f"{width} x {height}" for height, width in shapes[:2])
         raise InputError(
             f"no staff was found in the picture of {heights} pixels: five lines, one above the "
             "other at equal distances of 4 pixels or more, from left to right and turned by at "
@@ -62,16 +74,27 @@ def is_pdf(source: bytes) -> bool:
     return source[:1024].lstrip().startswith(b"%PDF")
 
 
-def _greys(source: Page) -> list[Floats]:
-    """Each page as (height, width) from 0, black, to 255."""
+def measure_pdf(content: bytes) -> tuple[int, int]:
+    """The number of pages, and the pixels of the largest picture on them; nothing is decoded."""
+    with _opened(content, "the PDF file") as document:
+        count, kinds = len(document), [_pdfium().raw.FPDF_PAGEOBJ_IMAGE]
+        pages = (document[number] for number in range(min(count, _MOST_PAGES)))
+        pictures = (one for page in pages for one in page.get_objects(filter=kinds))
+        sizes = [one.get_px_size() for one in pictures]
+        return count, max((width * height for width, height in sizes), default=0)
+
+
+def _greys(source: Page) -> Iterator[Floats]:
+    """Each page as (height, width) from 0, black, to 255, one at a time."""
+    name = "the file"
     if isinstance(source, np.ndarray):
         source = _eight_bits(source)
     elif not isinstance(source, bytes):
         name, source = path_name(source), read_file(source)
-        return _pdf(source, name) if is_pdf(source) else [_grey(load_image(source, name=name))]
-    elif is_pdf(source):
-        return _pdf(source, "the PDF file")
-    return [_grey(load_image(source))]
+    if isinstance(source, bytes) and is_pdf(source):
+        yield from _pdf(source, name)
+    else:
+        yield _grey(load_image(source, name=name))
 
 
 def _grey(image: Any) -> Floats:
@@ -83,26 +106,41 @@ def _grey(image: Any) -> Floats:
     return np.asarray(image.convert("L"), dtype=np.float32)
 
 
-def _pdf(content: bytes, name: str) -> list[Floats]:
-    module = require("pypdfium2", extra="music", purpose="Reading PDF files")
-    try:
-        document = module.PdfDocument(content)
-    except module.PdfiumError as error:
-        raise InputError(f"{name}: cannot be read as a PDF file: {error}.") from error
-    try:
-        if len(document) > _MOST_PAGES:
-            raise InputError(
-                f"{name}: it has {len(document):,} pages, and at most {_MOST_PAGES} are read; "
-                "take out those with the tunes."
-            )
-        greys = []
-        for page in document:
+def _pdf(content: bytes, name: str) -> Iterator[Floats]:
+    with _opened(content, name) as document:
+        count = len(document)
+    if count > _MOST_PAGES:
+        raise InputError(
+            f"{name}: it has {count:,} pages, and at most {_MOST_PAGES} are read; "
+            "take out those with the tunes."
+        )
+    for number in range(count):
+        # Others may use PDFium while the lines of a page are looked for.
+        with _opened(content, name) as document:
+            page = document[number]
             width, height = page.get_size()
-            scale = min(_DPI / 72, (_LARGEST / (width * height)) ** 0.5)
-            greys.append(_grey(page.render(scale=scale, grayscale=True).to_pil()))
-        return greys
-    finally:
-        document.close()
+            scale = min(_DPI / 72, (_LARGEST / max(width * height, 1)) ** 0.5)
+            grey = _grey(page.render(scale=scale, grayscale=True).to_pil())
+        yield grey
+
+
+@contextmanager
+def _opened(content: bytes, name: str) -> Iterator[Any]:
+    """A PDF document, for one thread at a time."""
+    module = _pdfium()
+    with _PDFIUM:
+        try:
+            document = module.PdfDocument(content)
+            try:
+                yield document
+            finally:
+                document.close()
+        except module.PdfiumError as error:
+            raise InputError(f"{name}: cannot be read as a PDF file: {error}.") from error
+
+
+def _pdfium() -> Any:
+    return require("pypdfium2", extra="music", purpose="Reading PDF files")
 
 
 def _lines(grey: Floats, page: int) -> list[StaffLine]:

@@ -123,14 +123,28 @@ class Entry(NamedTuple):
     place: Mapping[str, Any] | None = None
 
 
+class SheetAnswer(NamedTuple):
+    """What a sheet of music has: its `pages` as JPEG in base64, and its tunes from top to bottom.
+
+    A tune is its staff lines, as plain values for JSON, and the items that it may be.
+    """
+
+    pages: Sequence[str]
+    tunes: Sequence[tuple[Sequence[Mapping[str, Any]], Sequence[Entry]]]
+
+
 @dataclass(frozen=True)
 class Answer:
-    """Results of a query, the best first; `words` are its words with weights if it is explained."""
+    """Results of a query, the best first; `words` are its words with weights if it is explained.
+
+    `sheet` has all tunes of a sheet of music that was sent; `results` are of that with most lines.
+    """
 
     query: Query
     results: Sequence[Entry]
     words: Sequence[Mapping[str, Any]] | None = None
     item: Entry | None = None
+    sheet: SheetAnswer | None = None
 
 
 @dataclass(frozen=True)

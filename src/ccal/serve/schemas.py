@@ -206,17 +206,47 @@ class Asked(BaseModel):
     item: Result | None
 
 
+class Line(BaseModel):
+    """A staff line that was found on a page."""
+
+    page: int = Field(description="Number of the page, from 0.")
+    number: int = Field(description="Number of the line on its page, from 0.")
+    outline: list[tuple[float, float]] = Field(
+        description="Corners around it, as shares (x, y) of the page's width and height."
+    )
+
+
+class SheetTune(BaseModel):
+    """A tune on a sheet of music: its lines, and what it may be, the best first."""
+
+    lines: list[Line]
+    results: list[Result]
+
+
+class Sheet(BaseModel):
+    """A sheet of music that was sent."""
+
+    pages: list[str] = Field(
+        description="Small pictures of its pages, JPEG in base64, if `explain` asks for them."
+    )
+    tunes: list[SheetTune] = Field(description="From top to bottom.")
+
+
 class SearchAnswer(BaseModel):
     """Results, the best first."""
 
     model_config = _examples(
-        {"query": _QUERY, "within": "image", "took_ms": 3.2, "results": [_RESULT]}
+        {"query": _QUERY, "within": "image", "took_ms": 3.2, "results": [_RESULT], "sheet": None}
     )
 
     query: Asked
     within: str
     took_ms: float
     results: list[Result]
+    sheet: Sheet | None = Field(
+        description="All tunes of a sheet of music that was sent; `results` are of that with most "
+        "lines."
+    )
 
 
 class Found(BaseModel):

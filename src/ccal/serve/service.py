@@ -10,18 +10,18 @@ from anyio.to_thread import run_sync
 from starlette.responses import Response
 
 from ccal.errors import InputError
-from ccal.media_types import AUDIO, HEAD, IMAGES, sniff
+from ccal.media_types import AUDIO, HEAD, IMAGES, PDF, sniff
 from ccal.serve.batching import Batcher
-from ccal.serve.collection import Answer, Collection, Entry, Query, encode
+from ccal.serve.collection import Answer, Collection, Entry, Query, SheetAnswer, encode
 from ccal.serve.guard import Limits
 from ccal.serve.memory import Lease, Memory
 from ccal.serve.metrics import Metrics
 from ccal.serve.problems import ProblemError, is_users_error
-from ccal.serve.uploads import decode_audio, decode_image, memory_for
+from ccal.serve.uploads import decode_audio, decode_image, memory_for, read_sheet
 
 Value = TypeVar("Value")
 _READERS = 8
-_TYPES = {"image": IMAGES, "sheet": IMAGES, "audio": AUDIO}
+_TYPES = {"image": IMAGES, "sheet": (*IMAGES, PDF), "audio": AUDIO}
 
 
 class Service:
@@ -103,14 +103,18 @@ class Service:
             lease.close()
 
     def _decode(self, content: bytes, kind: str, type: str, lease: Lease) -> Any:
-        lease.begin(memory_for(content, type, self.limits), self.limits.timeout / 2)
+        lease.begin(memory_for(content, type, kind, self.limits), self.limits.timeout / 2)
         kept = 0
         try:
             if kind == "audio":
                 samples, rate = decode_audio(content, self.limits)
                 kept = samples.nbytes
                 return samples, rate
-            picture = decode_image(content, self.limits, whole=kind == "sheet")
+            if kind == "sheet":
+                sheet = read_sheet(content)
+                kept = sheet.nbytes
+                return sheet
+            picture = decode_image(content, self.limits)
             kept = 4 * picture.width * picture.height
             return picture
         finally:
@@ -175,8 +179,20 @@ def answer_text(answer: Answer, seconds: float) -> str:
     item = "null" if answer.item is None else entry_text(answer.item)
     return (
         f'{{"query":{asked[:-1]},"item":{item}}},"within":{encode(query.to)},'
-        f'"took_ms":{1000 * seconds:.3f},"results":{entries_text(answer.results)}}}'
+        f'"took_ms":{1000 * seconds:.3f},"results":{entries_text(answer.results)},'
+        f'"sheet":{_sheet_text(answer.sheet)}}}'
     )
+
+
+def _sheet_text(sheet: SheetAnswer | None) -> str:
+    """The pages that were sent, and the tunes on them."""
+    if sheet is None:
+        return "null"
+    tunes = [
+        f'{{"lines":{encode(lines)},"results":{entries_text(results)}}}'
+        for lines, results in sheet.tunes
+    ]
+    return f'{{"pages":{encode(sheet.pages)},"tunes":[{",".join(tunes)}]}}'
 
 
 def answers_text(texts: Sequence[str], answers: Sequence[Answer | str], seconds: float) -> str:

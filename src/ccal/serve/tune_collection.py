@@ -1,6 +1,7 @@
 """A `TuneLibrary` as a collection: recordings find scores, and scores find recordings."""
 
 import re
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -18,11 +19,21 @@ from ccal.retrieval import fingerprint
 from ccal.retrieval.backends.base import Vectors
 from ccal.serve import describing
 from ccal.serve.batching import attempt
-from ccal.serve.collection import Answer, Card, End, Entry, Media, Query, UnknownItemError
+from ccal.serve.collection import (
+    Answer,
+    Card,
+    End,
+    Entry,
+    Media,
+    Query,
+    SheetAnswer,
+    UnknownItemError,
+)
 from ccal.serve.describing import check_modality, evenly, has_words, short
 from ccal.serve.evaluation import Evaluation, find_run
 from ccal.serve.mapping import Map
 from ccal.serve.sample import MOST, Sample
+from ccal.serve.uploads import UploadedSheet
 
 _ID = re.compile(r"tune-(0|[1-9][0-9]{0,8})")
 _MODALITIES, _OTHER = ("sheet", "audio"), {"audio": "sheet", "sheet": "audio"}
@@ -59,7 +70,7 @@ class TuneCollection:
         """A library is in memory, so that nothing can happen to it."""
 
     def queries(self) -> Mapping[str, str]:
-        """Recordings, and pictures of a staff."""
+        """Recordings, and pages of music."""
         return {kind: kind for kind in _OTHER}
 
     def info(self) -> dict[str, Any]:
@@ -88,7 +99,7 @@ class TuneCollection:
         to = _OTHER[query.kind]
         if query.to not in (None, to):
             raise InputError(f"A query of {query.kind} finds {to}, not {query.to}.")
-        return replace(query, modality=query.kind, to=to, explain=False)
+        return replace(query, modality=query.kind, to=to)
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Tunes are found by recordings and staves, so that there are no texts to embed."""
@@ -148,12 +159,28 @@ class TuneCollection:
             tune = self._number(data)
             item = self._entry(tune, query.modality)
             data = self._samples(tune) if query.modality == "audio" else self._staff(tune)
+        if isinstance(data, UploadedSheet):
+            return self._sheet(query, data)
         if query.modality == "audio":
             found = self._library.identify(data, k=query.k)
         else:
             found = self._library.identify_sheet(np.asarray(data), k=query.k)
         results = [self._entry(match.tune, _OTHER[query.modality], match) for match in found]
         return Answer(query, results, item=item)
+
+    def _sheet(self, query: Query, sheet: UploadedSheet) -> Answer:
+        """The tunes on pages; `results` are of the tune with most lines."""
+        tunes = []
+        for found in self._library.identify_page(sheet.lines, k=query.k):
+            lines = [
+                {"page": line.page, "number": line.number, "outline": line.outline}
+                for line in found.lines
+            ]
+            entries = [self._entry(match.tune, "audio", match) for match in found.matches]
+            tunes.append((lines, entries))
+        pages = [b64encode(page).decode() for page in sheet.pages] if query.explain else []
+        _, results = max(tunes, key=lambda tune: len(tune[0]))
+        return Answer(query, results, sheet=SheetAnswer(pages, tunes))
 
     def _entry(self, tune: int, modality: str, match: TuneMatch | None = None) -> Entry:
         """A tune; all of it, or the part that matches."""

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from PIL import Image
 
 from ccal import DualEncoder
-from ccal.music import TuneLibrary
+from ccal.music import TuneLibrary, parse_abc, read_lines
+from ccal.music.engraving import engrave_page
 from tests.serve.browser.conftest import PLAYWRIGHT, Opener
 from tests.serve.live import Live
 
@@ -85,6 +87,32 @@ def test_a_staff_finds_its_tune(
     page.locator("#file").set_input_files(path)
     expect(page.locator(CARDS).first.locator("a.open")).to_contain_text(library.names[3])
     expect(page.get_by_alt_text("Your picture staff.png")).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_tunes_of_a_pdf_file(
+    visit: Opener, tunes: Live, library: TuneLibrary, tmp_path: Path, width: int
+) -> None:
+    pytest.importorskip("pypdfium2")
+    path = tmp_path / "book.pdf"
+    pages = [engrave_page(parse_abc(library.abc(tune)), look=tune) for tune in (1, 3)]
+    first, second = map(Image.fromarray, pages)
+    first.save(path, "PDF", save_all=True, append_images=[second], resolution=150)
+    page = visit(tunes, width=width)
+    page.locator("#file").set_input_files(path)
+    for number, tune in enumerate((1, 3)):
+        heading = page.locator(".group h2").nth(number)
+        expect(heading).to_contain_text(f"of page {number + 1}: ")
+        shown = page.get_by_alt_text(f"Page {number + 1} of book.pdf")
+        expect(shown).to_be_visible()
+        figure = page.locator(".pages figure").nth(number)
+        assert figure.locator("polygon").count() == len(read_lines(pages[number]))
+        name = page.locator(f".group:nth-of-type({4 * number + 1}) + .card a.open")
+        expect(name).to_contain_text(library.names[tune])
+    # The outlines cover the whole picture, so that shares of it are where they belong.
+    outlines, picture = figure.locator("svg").bounding_box(), shown.bounding_box()
+    assert outlines == pytest.approx(picture, abs=1)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_a_tune_finds_itself_and_others(visit: Opener, tunes: Live, library: TuneLibrary) -> None:

@@ -21,7 +21,8 @@ export function kindOfFile(file, info) {
   const sound =
     !notation &&
     (/^(audio|video)\//.test(file.type) || SOUNDS.some((suffix) => name.endsWith(suffix)));
-  const picture = file.type.startsWith("image/") || file.type === "application/pdf";
+  const picture = file.type.startsWith("image/");
+  const pdf = file.type === "application/pdf" || name.endsWith(".pdf");
   if (file.size > info.limits.upload_bytes) {
     const [size, limit] = [bytes(file.size), bytes(info.limits.upload_bytes)];
     const said = `${file.name} has ${size}; at most ${limit} can be sent. Choose a smaller one.`;
@@ -30,7 +31,7 @@ export function kindOfFile(file, info) {
   if (file.size === 0) throw new Problem("This file is empty", `${file.name} has no content.`, 422);
   if (sound && kinds.has("audio")) return "audio";
   if (picture && kinds.has("image")) return "image";
-  if (picture && kinds.has("sheet")) return "sheet";
+  if ((picture || pdf) && kinds.has("sheet")) return "sheet";
   if (notation && info.kind === "tunes") {
     const said = `${file.name} is notation. To search among its tunes: ccal serve ${file.name}`;
     throw new Problem("This is a tune book", said, 415);
@@ -45,7 +46,7 @@ export function kindOfFile(file, info) {
 const NAMES = {
   text: "words",
   image: "a picture",
-  sheet: "a picture of a staff line",
+  sheet: "a page of music (picture or PDF)",
   audio: "a sound file",
 };
 

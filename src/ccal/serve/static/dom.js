@@ -46,6 +46,22 @@ export function sign(path, className) {
   return svg;
 }
 
+/** Polygons of points (x, y), shares of the whole, over a picture of any size. */
+export function outlines(polygons, className) {
+  const svg = document.createElementNS(SVG, "svg");
+  svg.setAttribute("viewBox", "0 0 1 1");
+  svg.setAttribute("preserveAspectRatio", "none");
+  svg.setAttribute("aria-hidden", "true");
+  svg.setAttribute("class", `outlines ${className}`);
+  for (const points of polygons) {
+    const shape = document.createElementNS(SVG, "polygon");
+    shape.setAttribute("points", points.map((point) => point.join(",")).join(" "));
+    shape.setAttribute("vector-effect", "non-scaling-stroke");
+    svg.append(shape);
+  }
+  return svg;
+}
+
 export const count = (number) => Number(number).toLocaleString("en");
 
 /** 1 photo, 2 photos. */

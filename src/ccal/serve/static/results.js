@@ -161,6 +161,17 @@ export function layoutOf(results) {
 
 const CARDS = { photos: photoCard, texts: textCard, tunes: tuneCard };
 
+/** Replace what the grid shows by several lists, each below its heading. */
+export function showGroups(groups) {
+  silence();
+  $("results").className = "tunes";
+  const nodes = groups.map(({ heading, results }) => [
+    el("li", { class: "group" }, heading),
+    ...results.map((result, index) => tuneCard(result, index + 1)),
+  ]);
+  $("results").replaceChildren(...nodes.flat());
+}
+
 /** Replace what the grid shows. */
 export function showResults(results) {
   silence();

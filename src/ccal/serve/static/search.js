@@ -2,14 +2,17 @@
 
 import * as api from "./api.js";
 import { kindsOf } from "./box.js";
-import { $, count, el, iconButton } from "./dom.js";
+import { $, count, el, iconButton, several } from "./dom.js";
 import { findNames } from "./names.js";
 import { clearProblem, showProblem } from "./problems.js";
-import { itemPanel, showResults } from "./results.js";
+import { pageRow, whereOf } from "./pages.js";
+import { itemPanel, showGroups, showResults } from "./results.js";
 import { addressOf } from "./route.js";
 import { weighed } from "./why.js";
 
 const PAGE = 24;
+// Tunes on a page have a list each.
+const FEW = 3;
 const PLURALS = { audio: "recordings", sheet: "scores", text: "texts" };
 const plural = (name) => PLURALS[name] ?? (name.endsWith("s") ? name : `${name}s`);
 
@@ -48,7 +51,8 @@ function finish() {
 }
 
 /** Run `query` and show what comes back; `choose` is called with another modality to search in. */
-export async function runSearch(query, { info, to, k = PAGE, choose, clear, focusFirst = false }) {
+export async function runSearch(query, options) {
+  const { info, to, k = firstOf(query), choose, clear, focusFirst = false } = options;
   running?.abort();
   const mine = (running = new AbortController());
   clearProblem();
@@ -65,7 +69,7 @@ export async function runSearch(query, { info, to, k = PAGE, choose, clear, focu
     showAnswer(query, answer, { info, choose, clear });
     const more = answer.results.length === k && k < info.limits.k;
     $("more").hidden = !more;
-    $("more").onclick = () => runSearch(query, { info, to, k: k + PAGE, choose, clear });
+    $("more").onclick = () => runSearch(query, { info, to, k: k + firstOf(query), choose, clear });
     if (focusFirst) $("results").querySelector("a.open")?.focus();
   } catch (error) {
     if (error.name === "AbortError" || mine !== running) return;
@@ -75,6 +79,8 @@ export async function runSearch(query, { info, to, k = PAGE, choose, clear, focu
     clearTimeout(patience);
   }
 }
+
+const firstOf = (query) => (query.kind === "sheet" ? FEW : PAGE);
 
 function ask(query, info, options) {
   if (query.type === "file") return api.searchFile(query.file, { ...options, kind: query.kind });
@@ -103,6 +109,7 @@ function fail(error, again, query, clear) {
 function showAnswer(query, answer, { info, choose, clear }) {
   shown = answer.results.map((result) => result.id);
   showResults(answer.results);
+  if (answer.sheet) showSheet(query, answer, clear);
   if (query.type === "item" && answer.query.item) showItem(answer.query.item, clear);
   else if (query.type === "text") showWords(answer.query);
   showWithin(query, answer, info, choose);
@@ -115,6 +122,7 @@ function showAnswer(query, answer, { info, choose, clear }) {
   }
   const some = answer.total > number ? `${count(number)} of ${count(answer.total)}` : count(number);
   const best = answer.query.kind === "name" ? some : `The best ${some}`;
+  if (answer.sheet?.tunes.length > 1) return;
   if (info.kind === "tunes" && answer.results[0]?.match === "weak") {
     const said = "This is probably none of these tunes. The nearest are below";
     $("status").textContent = `${said}${time(answer)}`;
@@ -156,8 +164,36 @@ function showFile({ file, kind }, clear) {
     panel(clear, "", what);
   } else {
     const alt = `Your picture ${file.name}`;
-    panel(clear, "", el("img", { class: "photo", src: address, alt }), what);
+    const image = el("img", { class: "photo", src: address, alt });
+    // Browsers do not show all that can be searched with, such as PDF and TIFF.
+    image.addEventListener("error", () => image.remove());
+    panel(clear, "", image, what);
   }
+}
+
+const CALLED = { strong: "very likely", fair: "probably", weak: "probably none of these tunes" };
+
+/** The pages in place of the picture; a list for each tune if there are several. */
+function showSheet({ file }, answer, clear) {
+  const { pages, tunes } = answer.sheet;
+  const lines = tunes.flatMap((tune) => tune.lines);
+  const found = several(lines.length, "line");
+  const on = pages.length > 1 ? ` on ${several(pages.length, "page")}` : "";
+  const facts = el("p", { class: "kind" }, `Searched with ${found}${on}`);
+  const what = el("div", { class: "what" }, facts, el("p", {}, file.name));
+  panel(clear, "music", what, pageRow(answer.sheet, file.name));
+  if (tunes.length < 2) return;
+  shown = tunes.flatMap((tune) => tune.results.map((result) => result.id));
+  const groups = tunes.map((tune, number) => {
+    const best = tune.results[0];
+    const title = best.match === "weak" ? "" : ` ${best.title}`;
+    const badge = el("span", { class: `badge tune-${number % 2}` }, String(number + 1));
+    const said = `${whereOf(tune.lines, pages.length)}: ${CALLED[best.match]}${title}`;
+    return { heading: el("h2", {}, badge, said), results: tune.results };
+  });
+  showGroups(groups);
+  const where = pages.length > 1 ? "these pages" : "this page";
+  $("status").textContent = `${count(tunes.length)} tunes on ${where}${time(answer)}`;
 }
 
 function showWithin(query, answer, info, choose) {
