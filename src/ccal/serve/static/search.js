@@ -124,7 +124,7 @@ function showAnswer(query, answer, { info, choose, clear }) {
   const best = answer.query.kind === "name" ? some : `The best ${some}`;
   if (answer.sheet?.tunes.length > 1) return;
   if (info.kind === "tunes" && answer.results[0]?.match === "weak") {
-    const said = "This is probably none of these tunes. The nearest are below";
+    const said = "This is probably none of these tunes. The nearest were found";
     $("status").textContent = `${said}${time(answer)}`;
     return;
   }
