@@ -2,13 +2,13 @@
 
 import { el, outlines } from "./dom.js";
 
-/** Where on the pages a tune stands: "lines 1 to 4", "line 2 of page 3". */
+/** Where on the pages a tune stands: "Lines 1 to 4", "Line 2 of page 3". */
 export function whereOf(lines, pages) {
   const [first, last] = [lines[0], lines.at(-1)];
   const of = (line) => (pages > 1 ? ` of page ${line.page + 1}` : "");
-  if (lines.length === 1) return `line ${first.number + 1}${of(first)}`;
-  if (first.page === last.page) return `lines ${first.number + 1} to ${last.number + 1}${of(first)}`;
-  return `line ${first.number + 1}${of(first)} to line ${last.number + 1}${of(last)}`;
+  if (lines.length === 1) return `Line ${first.number + 1}${of(first)}`;
+  if (first.page === last.page) return `Lines ${first.number + 1} to ${last.number + 1}${of(first)}`;
+  return `Line ${first.number + 1}${of(first)} to line ${last.number + 1}${of(last)}`;
 }
 
 /** The pages of `sheet` in a row; where there are several tunes, their lines have their numbers. */

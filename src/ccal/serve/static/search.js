@@ -189,7 +189,7 @@ function showSheet({ file }, answer, clear) {
     const title = best.match === "weak" ? "" : ` ${best.title}`;
     const badge = el("span", { class: `badge tune-${number % 2}` }, String(number + 1));
     const said = `${whereOf(tune.lines, pages.length)}: ${CALLED[best.match]}${title}`;
-    return { heading: el("h2", {}, badge, said), results: tune.results };
+    return { heading: el("h2", {}, badge, " ", said), results: tune.results };
   });
   showGroups(groups);
   const where = pages.length > 1 ? "these pages" : "this page";
