@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import io
+import os
 import random
 import resource
+import signal
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import typer
 
 import ccal
 from ccal import CCA, DualEncoder
+from ccal.cli.app import app
 from ccal.columns import printable
 from ccal.data.arrays import load_array
 from ccal.encoders import DenseTower
@@ -113,7 +118,7 @@ def test_ids_cannot_steer_the_terminal(index: Index) -> None:
 
 def fuzz_arrays(choice: random.Random, tmp_path: Path) -> None:
     """Files of NumPy with some bytes changed, cut or repeated."""
-    stream, path = io.BytesIO(), tmp_path / choice.choice(["a.npy", "a.npz", "a.cca"])
+    stream, path = io.BytesIO(), tmp_path / choice.choice(["f.npy", "f.npz", "f.cca"])
     if path.suffix == ".npy":
         np.save(stream, np.eye(9, 3))
     elif path.suffix == ".npz":
@@ -169,21 +174,116 @@ def fuzz_calls(choice: random.Random, index: Index, model: DualEncoder) -> None:
     choice.choice(calls)()
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_a_thousand_bad_inputs(index: Index, tmp_path: Path) -> None:
+# Not those that may take long for a good reason: compare, reproduce, demo.
+COMMANDS = ("train", "evaluate", "info", "index", "search", "encode", "identify", "serve")
+FITTING = {
+    "location": "i",
+    "run": "i",
+    "query": "a.npy",
+    "out": "made",
+    "modality": "image",
+    "x": "image=a.npy",
+    "y": "text=a.npy",
+    "like": "image-1",
+    "within": "image",
+    "k": "3",
+}
+WORDS = [
+    *("", "nowhere", "noise", "noise.npy", "table.csv", "table.csv:a", "a.npy", "i", "."),
+    *("-1", "0", "1.5", "nan", "1e400", "9" * 400, "2026", "a\x1b[2Jb", "ü☃", "\udcff", "{", "="),
+    *(
+        "image=",
+        "image=a.npy",
+        "a=b=c",
+        '{"a": [[1]]}',
+        "n>=1e400",
+        "seed=1e23",
+        "dim=",
+        "/dev/null",
+    ),
+    *("milvus://x:1:2/y", "postgresql://me:secret@localhost:1/db", "http://[", "s3://a/b"),
+]
+
+
+def fuzz_commands(choice: random.Random, folder: Path) -> None:
+    """Commands with arguments, options and files that do not fit."""
+    (folder / "noise").write_bytes(choice.randbytes(200))
+    (folder / "noise.npy").write_bytes(b"\x93NUMPY\x01\x00" + choice.randbytes(200))
+    (folder / "table.csv").write_text(choice.choice(["", "a", "a,b\n1\n", 'a,b\n"1,2\n', "\0"]))
+    name = choice.choice(COMMANDS)
+    command = typer.main.get_command(app).get_command(None, name)  # type: ignore[attr-defined]
+    words = [name]
+    for parameter in command.params:
+        if parameter.name in ("help", "open_page") or choice.random() > (
+            0.8 if parameter.required or parameter.name in FITTING else 0.08
+        ):
+            continue
+        if parameter.param_type_name == "option":
+            words.append(choice.choice(parameter.opts))
+        if not getattr(parameter, "is_flag", False):
+            word = choice.choice(WORDS)
+            words.append(FITTING.get(parameter.name, word) if choice.random() < 0.5 else word)
+    outcome = invoke(*words)
+    assert outcome.code in (0, 2), (words, outcome)
+    if outcome.code:
+        assert "Traceback" not in outcome.err, words
+        assert "secret" not in outcome.out + outcome.err, words
+        raise InputError("refused")
+
+
+def try_many(seeds: range, index: Index, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bad input of three kinds; each gives an answer or an error, soon and in little memory."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("ccal.serve.app.run", lambda *_: None)
+    np.save("a.npy", np.eye(9, 3))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     model = index._needed_model("", "")
     refused = 0
-    for seed in range(1000):
+    for seed in seeds:
         choice = random.Random(seed)
-        try:
-            if seed % 2:
-                fuzz_arrays(choice, tmp_path)
-            else:
-                fuzz_calls(choice, index, model)
-        except CcalError as error:
-            refused += len(str(error).splitlines())
-        except BaseException as error:
-            raise AssertionError(f"seed {seed}") from error
-    assert refused > 500
+        with in_time(f"seed {seed}"):
+            try:
+                if seed % 5 == 0:
+                    fuzz_commands(choice, folder)
+                elif seed % 2:
+                    fuzz_arrays(choice, folder)
+                else:
+                    fuzz_calls(choice, index, model)
+            except CcalError as error:
+                refused += len(str(error).splitlines())
+            except BaseException as error:
+                raise AssertionError(f"seed {seed}") from error
+    assert refused > len(seeds) / 2
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1_000_000
+
+
+@contextmanager
+def in_time(what: str) -> Iterator[None]:
+    """Fail after 30 seconds, also of waiting."""
+
+    def late(*_: object) -> None:
+        pytest.fail(f"{what} hangs")
+
+    former = signal.signal(signal.SIGALRM, late)
+    signal.alarm(30)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, former)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_thousand_bad_inputs(
+    index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    try_many(range(1000), index, tmp_path, monkeypatch)
+
+
+@pytest.mark.faults
+@pytest.mark.filterwarnings("ignore")
+def test_many_more_bad_inputs(
+    index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = 1000 + 100_000 * int(os.environ.get("FAULT_SEED", "0"))
+    try_many(range(first, first + 9000), index, tmp_path, monkeypatch)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import sqlite3
 import sys
 import warnings
 from abc import ABC, abstractmethod
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,10 @@ class Case(ABC):
     def repeat(self, folder: Path) -> None:
         """The same once more, after a failure; nothing is left of the failure."""
         self.act(folder)
+
+    def unlisted(self, folder: Path) -> list[str]:
+        """Segments that the next writer left although its database does not list them."""
+        return []
 
 
 class SavedModel(Case):
@@ -159,6 +164,14 @@ class NewIndex(Case):
             found = [[hit.id for hit in hits] for hits in index.search_vectors(queries, k=50)]
             assert index.count() == len(ids)
             return items, found, index.vectors(ids).tolist()
+
+    def unlisted(self, folder: Path) -> list[str]:
+        with Index.open(folder / "index") as index:
+            index.update(index.ids()[:1], metadata=[{"n": -1}])
+        with closing(sqlite3.connect(folder / "index" / "items.sqlite")) as database:
+            listed = {name for (name,) in database.execute("SELECT name FROM segments")}
+        segments = (folder / "index").glob("*segment-*")
+        return [path.name for path in segments if path.stem not in listed]
 
 
 class ReplacedIndex(NewIndex):

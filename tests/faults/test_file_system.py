@@ -115,10 +115,11 @@ def try_all(case: str, ask: Ask, folder: Path, most: int | None = None) -> dict[
             warnings.simplefilter("ignore")
             CASES[case].repeat(place)
         assert look(case, place) == new, f"{what}, and was repeated"
-        # How many segments there are depends on what failed; those that nobody lists go with the
-        # next change.
+        # How many segments there are depends on what failed.
         left = {name for name in files(place) if "segment-" not in name} - set(tidy)
         assert not left, f"{what}: {left} is left"
+        unlisted = CASES[case].unlisted(place)
+        assert not unlisted, f"{what}: {unlisted} is left after another change"
         shutil.rmtree(place)
     return counts
 

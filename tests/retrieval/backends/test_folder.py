@@ -245,6 +245,24 @@ def test_orphans_are_removed(location: Path) -> None:
     assert not list(location.glob(".segment*"))
 
 
+def test_segments_that_cannot_be_written_leave_nothing(
+    location: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(compaction, "TAIL", 10)
+    before = segment_files(location)
+    with Index.open(location) as index:
+        with monkeypatch.context() as patch:
+            patch.setattr(compaction, "write_items", fail)
+            with pytest.warns(UserWarning, match="change is safe"):
+                index.add_vectors("image", rows(20, width=DIM))
+        assert segment_files(location) == before
+        assert len(list(location.glob("segment-*"))) == 2 * len(before)
+        assert_right(index)
+
+
 def test_float16_in_chunks(
     model: DualEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ damaged are written again from the item store.
 import secrets
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from ccal.errors import CcalError, InputError
@@ -141,17 +142,23 @@ def _replace(
     store: ItemStore, binding: Binding, old: list[Segment], spans: list[Span], compacted: int
 ) -> None:
     """Write a segment for each span of rows of a modality, and list them instead of the old."""
-    made = [_write(store, binding, *span) for span in spans]
-    with store.writing():
-        for segment in old:
-            store.query("DELETE FROM segments WHERE name = ?", [segment.name])
-        for span in spans:
-            store.query(f"DELETE FROM removed WHERE {SPAN}", span)
-            store.query(f"DELETE FROM described WHERE {SPAN}", span)
-        for new in filter(None, made):
-            values = [new.name, new.modality, new.first, new.last, new.count, new.approximate]
-            store.query("INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?)", values)
-        store.compacted = compacted
+    try:
+        made = [_write(store, binding, *span) for span in spans]
+        with store.writing():
+            for segment in old:
+                store.query("DELETE FROM segments WHERE name = ?", [segment.name])
+            for span in spans:
+                store.query(f"DELETE FROM removed WHERE {SPAN}", span)
+                store.query(f"DELETE FROM described WHERE {SPAN}", span)
+            for new in filter(None, made):
+                values = [new.name, new.modality, new.first, new.last, new.count, new.approximate]
+                store.query("INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?)", values)
+            store.compacted = compacted
+    except BaseException:
+        # On a full disk each attempt would leave its files, and fill the rest.
+        with suppress(OSError, CcalError):
+            remove_orphans(store)
+        raise
     # A reader that has not opened the old ones reads these rows from its view of the item store.
     remove_orphans(store)
 
