@@ -75,6 +75,11 @@ def test_a_finished_store_is_opened_and_an_interrupted_build_continues(
         store = build_store(wanted[:0:-1], copied)
         assert [tune.name for tune in store.tunes] == ["Other Steps", "The Same, Higher"]
         assert len(list(copied.glob("*.npy"))) == 3
+        # As a process leaves it that is killed when the store is finished.
+        (copied / "parts").mkdir()
+        (copied / "parts" / "0.npz").touch()
+        assert len(build_store(wanted[:0:-1], copied)) == 2
+        assert not (copied / "parts").exists()
     started: list[str] = []
     start = Worker.start
 

@@ -1,6 +1,7 @@
 """What a person sees of a command: notes, progress and errors on stderr, results on stdout."""
 
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,8 @@ def note(text: str) -> None:
     # After `2>&-` stderr is None, and print would write to stdout instead.
     if not is_first_rank() or sys.stderr is None:
         return
+    # A place to search that was given as a file is named in full.
+    text = re.sub(r"(:/+[^/:@\s]*):[^/@\s]*@", r"\1:***@", text)
     text = "\n".join(map(printable, text.split("\n")))
     if sys.stderr.isatty() and not text.startswith("\n"):
         # Erase a progress line; otherwise the note would overwrite its beginning only.

@@ -60,6 +60,8 @@ def build_store(
     with alone_in(where):
         old = SheetAudioStore(where) if (where / MANIFEST).exists() else None
         if old is not None and old.manifest["hash"] == about["hash"]:
+            if _belongs_to_a_store(where / _PARTS):  # which a process left that was killed last
+                shutil.rmtree(where / _PARTS)
             return _with_texts(old, by_key)
         if old is not None and not replace:
             _refuse_loss(old, tunes, settings, look)
