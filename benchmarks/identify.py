@@ -13,7 +13,6 @@ plot are written.
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import time
 from collections.abc import Callable
@@ -24,7 +23,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 import ccal
 from ccal.files import write_atomically
@@ -38,14 +36,13 @@ from ccal.music import (
 )
 from ccal.music.audio import FRAME_RATE
 from ccal.music.default import library_of
-from ccal.music.pictures import staff_picture
 from ccal.music.sound import RENDER_RATE
 from ccal.reports.style import drawing, label_legend, look, new_figure, panel, render
 from ccal.retrieval import fingerprint
 
 RESULTS = Path(__file__).with_name("identify.json")
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "identify.md"
-SECONDS, COLUMNS = (3, 5, 10, 20), (100, 200, 400)
+SECONDS = (3, 5, 10, 20)
 
 
 @dataclass(frozen=True)
@@ -149,23 +146,6 @@ def listen(
     return {**cell, "place": right, "cpu_seconds": float(np.median(took))}
 
 
-def look_at(
-    library: TuneLibrary, store: SheetAudioStore, queries: list[tuple[int, int]], columns: int
-) -> dict[str, Any]:
-    """One cell: pictures, enlarged, of so many columns of staff."""
-    found = []
-    for tune, seed in queries:
-        sheet = store.tune(tune).sheet
-        rng = np.random.default_rng([seed, tune])
-        first = int(rng.integers(0, max(1, len(sheet) - columns)))
-        content = staff_picture(sheet, (first, first + columns))
-        picture = Image.open(io.BytesIO(content)).convert("L")
-        size = (round(picture.size[0] * 0.8), round(picture.size[1] * 0.8))
-        pixels = np.asarray(picture.resize(size, Image.Resampling.LANCZOS))
-        found.append(library.identify_sheet(pixels, k=5))
-    return tally(found, [tune for tune, _ in queries], store)
-
-
 def table(found: dict[str, Any]) -> str:
     """R@1 and, in brackets, R@5, in per cent, as Markdown."""
     lines = [
@@ -177,10 +157,7 @@ def table(found: dict[str, Any]) -> str:
         if not any(cells):
             continue
         lines.append(f"| {name} | " + " | ".join(map(_cell, cells)) + " |")
-    lines += ["", "| picture | " + " | ".join(f"{c} columns" for c in COLUMNS) + " |"]
-    lines.append("| --- " * (1 + len(COLUMNS)) + "|")
-    pictures = [found.get(f"picture, {columns} columns") for columns in COLUMNS]
-    return "\n".join([*lines, "| of a staff | " + " | ".join(map(_cell, pictures)) + " |"])
+    return "\n".join(lines)
 
 
 def _cell(cell: dict[str, Any] | None) -> str:
@@ -223,8 +200,8 @@ def page(results: dict[str, Any], picture: str) -> str:
 searched among its {about["candidates"]:,} tunes. In brackets: among the first five. A tune of the
 same melody under another name counts as found. Tempo is changed without the pitch; noise is so many
 decibels softer than the recording. The staves in the library are those of a piano at 120 quarter
-notes a minute. Pictures are cut out at random, and enlarged to 2.4 times the size. Model
-`{about["model"][:12]}`.
+notes a minute.
+Model `{about["model"][:12]}`. Pages have [figures of their own](pages.md).
 
 R@1 (R@5) in %:
 
@@ -257,7 +234,7 @@ def main() -> None:
         measure(arguments, results)
     cells = results.get("cells", {})
     print(table(cells))
-    if cells and len(cells) == len(asked(results["about"])) * len(SECONDS) + len(COLUMNS):
+    if cells and len(cells) == len(asked(results["about"])) * len(SECONDS):
         picture = arguments.page.with_suffix(".svg")
         write_atomically(picture, plot(cells))
         write_atomically(arguments.page, page(results, picture.name).encode())
@@ -292,8 +269,6 @@ def measure(arguments: argparse.Namespace, results: dict[str, Any]) -> None:
             jobs[f"{name}, {seconds} s"] = partial(
                 listen, library, store, queries, seconds, how, arguments.sound_font
             )
-    for columns in COLUMNS:
-        jobs[f"picture, {columns} columns"] = partial(look_at, library, store, queries, columns)
     for name, job in jobs.items():
         if name not in results["cells"]:
             results["cells"][name] = job()

@@ -73,8 +73,13 @@ class Reading:
     @property
     def confidence(self) -> float:
         """How likely it is, from 0 to 1, that the lines are of this tune."""
-        away = self.score - _HALF - _OTHER * max(self.other, 0.0)
-        return float(1 / (1 + np.exp(-_SHARP * away)))
+        return sureness(self.score, self.other)
+
+
+def sureness(score: float, other: float) -> float:
+    """The confidence of a reading; `benchmarks.pages` measures it."""
+    away = score - _HALF - _OTHER * max(other, 0.0)
+    return float(1 / (1 + np.exp(-_SHARP * away)))
 
 
 def heads_of(score: Score) -> Heads:
@@ -175,15 +180,20 @@ class PageReader:
     ) -> None:
         self._embedder, self._vectors, self._bounds, self._notes = embedder, vectors, bounds, notes
 
-    def identify(self, lines: Sequence[StaffLine], k: int) -> list[list[Reading]]:
-        """For each tune on a page, from top to bottom, the k tunes that fit best."""
+    def identify(
+        self, lines: Sequence[StaffLine], k: int, *, without: Sequence[int] = ()
+    ) -> list[list[Reading]]:
+        """For each tune on a page, from top to bottom, the k tunes that fit best.
+
+        The tunes `without` are left out, as if they were not in the library.
+        """
         polled = self.poll(lines)
         heads = [heads_on(line.ink) for line in lines]
         counts = np.array([len(own.steps) for own in heads])
         weights = np.where(counts >= _FEW, counts, 0.1)
         proposed = [np.argsort(-(weights @ polled))[:_PROPOSALS]]
         proposed += [np.argsort(-row)[:_PER_LINE] for row in polled]
-        tunes = np.unique(np.concatenate(proposed))
+        tunes = np.setdiff1d(np.concatenate(proposed), without)
         notes = [self._notes(tune).steps for tune in tunes.tolist()]
         both = notes + [own[::-1] for own in notes]
         worth = np.stack([lay_along(own.steps, both) for own in heads])
