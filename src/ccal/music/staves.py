@@ -24,8 +24,8 @@ _STRIPS, _PARTS = 72, 4
 _STEEPEST = 0.16
 # Perspective makes the staves of a page differ in size by these factors.
 _SIZES = np.exp(np.linspace(-0.16, 0.16, 9)).astype(np.float32)
-# A staff is clear in one strip by this much, on the mean over its strips, and as a share of the
-# clearest staff of the page.
+# A staff is clear in one strip by this much, on the mean over all strips, and, in its clearest
+# quarter, since the last staff may be short, as a share of the clearest staff of the page.
 _CLEAR, _FAINT, _SHARE = 0.04, 0.02, 0.25
 # The shortest staff, and the longest gap within one, in spaces.
 _SHORTEST, _GAP = 12.0, 14.0
@@ -91,7 +91,8 @@ def find_staves(ink: Floats) -> list[Staff]:
     clear = np.stack([_comb(profiles, float(size)) for size in sizes])
     best = clear.max(axis=0)
     slope = _slope(best, middles)
-    found: list[tuple[float, Staff]] = []
+    found: list[Staff] = []
+    most = 0.0
     left = best.copy()
     while len(found) < 40:
         seed = _strongest(left, middles, slope, space)
@@ -101,13 +102,15 @@ def find_staves(ink: Floats) -> list[Staff]:
         for strip, row in enumerate(path.tolist()):
             reach = int(3.5 * space)
             left[strip, max(0, row - reach) : row + reach + 1] = 0
-        if value < _FAINT or (found and value < _SHARE * max(v for v, _ in found)):
+        quarter = float(np.sort(along)[-max(1, len(along) // 4) :].mean())
+        if value < _FAINT or quarter < _SHARE * most:
             break
         staff = _staff(clear[:, strips, path], along, path, middles, sizes, width)
         staff = None if staff is None else _refined(ink, staff)
         if staff is not None:
-            found.append((value, staff))
-    return [staff for _, staff in sorted(found, key=lambda pair: float(pair[1].y.mean()))]
+            found.append(staff)
+            most = max(most, quarter)
+    return sorted(found, key=lambda staff: float(staff.y.mean()))
 
 
 def straighten(ink: Floats, staff: Staff) -> Floats:
