@@ -109,7 +109,9 @@ def machine(place: Callable[[], str]) -> type[RuleBasedStateMachine]:  # noqa: F
                 own = [id for id in ids if self.expected[id][0] == name]
                 assert self.index.count(name) == len(own)
                 if own:
-                    found = self.index.search_vectors(query, k=40, within=name, exact=True)
+                    found = self.index.search_vectors(
+                        query, k=len(own) + 1, within=name, exact=True
+                    )
                     assert sorted(hit.id for hit in found) == own
                     cosines = {id: float(self.expected[id][2] @ query) for id in own}
                     for hit in found:
