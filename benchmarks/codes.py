@@ -31,7 +31,14 @@ from ccal.codes import BinaryCodes
 from ccal.data import Table, read_table
 from ccal.experiments.folk_tunes import build_stores, split_stores
 from ccal.model import DualEncoder, load
-from ccal.music import JoinedPairs, SheetAudioPairs, SheetAudioStore, ThinnedPairs
+from ccal.music import (
+    Augmentation,
+    AugmentedPairs,
+    JoinedPairs,
+    SheetAudioPairs,
+    SheetAudioStore,
+    ThinnedPairs,
+)
 from ccal.training import Settings, train
 
 RESULTS = Path(__file__).with_name("codes.json")
@@ -83,7 +90,10 @@ def folk_task(model: DualEncoder, stores: Sequence[SheetAudioStore], limit: int)
 
     def both(part: str, corrected: bool) -> Both:
         parts = [
-            SheetAudioPairs(store, getattr(split, part), centred=True)
+            # At the tempo that the model knows, whatever that of the store.
+            AugmentedPairs(
+                SheetAudioPairs(store, getattr(split, part), centred=True), Augmentation.none()
+            )
             for store, split in zip(stores, splits, strict=True)
         ]
         pairs = ThinnedPairs(JoinedPairs(parts), limit)

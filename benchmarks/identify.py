@@ -1,4 +1,4 @@
-"""Which tune is this? Share of queries whose tune is found, by length and by what was done to them.
+"""Which tune is this? Share of recordings whose tune is found, by length and way of playing.
 
     python -m benchmarks.identify --model FOLDER --store FOLDER [--queries 100] [--part all]
 
@@ -6,8 +6,7 @@ STORE is a folder that `ccal data build` wrote; all its tunes are candidates. Qu
 a seed, from all tunes, or from those of one part of the split by melody, so that a model can be
 tested on tunes that it has not been trained on. A tune counts as found if the first answer, or one
 of five, has the same melody: the store has some tunes under two names. Finished cells are kept in
-benchmarks/identify.json and not repeated; once all are there, docs/results/identify.md and its
-plot are written.
+benchmarks/identify.json and not repeated; docs/results/identify.md shows those that are there.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ from ccal.music import (
 from ccal.music.audio import FRAME_RATE
 from ccal.music.default import library_of
 from ccal.music.sound import RENDER_RATE
-from ccal.reports.style import drawing, label_legend, look, new_figure, panel, render
 from ccal.retrieval import fingerprint
 
 RESULTS = Path(__file__).with_name("identify.json")
@@ -164,31 +162,7 @@ def _cell(cell: dict[str, Any] | None) -> str:
     return "" if cell is None else f"{cell['r1']:.0f} ({cell['r5']:.0f})"
 
 
-def plot(found: dict[str, Any]) -> bytes:
-    """R@1 by the length of the recording, a line a condition, as SVG."""
-    with drawing():
-        figure = new_figure(6.4, 3.8)
-        axes = figure.subplots()
-        panel(axes, "Tunes found at the first place (%)", x="seconds of the recording")
-        lines, names = [], []
-        for index, name in enumerate(CONDITIONS):
-            cells = [found.get(f"{name}, {seconds} s") for seconds in SECONDS]
-            if any(cell is None for cell in cells):
-                continue
-            colour, marker = look(index)
-            values = [cell["r1"] for cell in cells if cell is not None]
-            (line,) = axes.plot(SECONDS, values, color=colour, marker=marker, markersize=4.5)
-            lines.append(line)
-            names.append(name)
-        axes.set_xscale("log")
-        axes.set_xticks(SECONDS, [str(seconds) for seconds in SECONDS])
-        axes.minorticks_off()
-        axes.set_ylim(0, 101)
-        label_legend(figure, lines, names, loc="outside right upper")
-    return render(figure, "svg")
-
-
-def page(results: dict[str, Any], picture: str) -> str:
+def page(results: dict[str, Any]) -> str:
     """The results as a page of the documentation."""
     about, cells = results["about"], results["cells"]
     queries = about["queries"]
@@ -199,18 +173,17 @@ def page(results: dict[str, Any], picture: str) -> str:
 {about["queries"]} recordings a cell, with random starts, from {about["part"]} tunes of a store,
 searched among its {about["candidates"]:,} tunes. In brackets: among the first five. A tune of the
 same melody under another name counts as found. Tempo is changed without the pitch; noise is so many
-decibels softer than the recording. The staves in the library are those of a piano at 120 quarter
-notes a minute.
-Model `{about["model"][:12]}`. Pages have [figures of their own](pages.md).
+decibels softer than the recording. Model `{about["model"][:12]}`. What is empty was not measured.
+[Recordings as people have them](recordings.md) are played in more ways; pages have
+[figures of their own](pages.md).
 
 R@1 (R@5) in %:
 
 {table(cells)}
 
-![Tunes found by the length of the recording]({picture})
-
-Where the tune itself was found, the position was right to a second in {min(places):.0f}% to
-{max(places):.0f}% of the recordings. The longest ones took {seconds:.2f} seconds of one core each.
+Where the tune itself was found, the position was right to a second in at least
+{min(places):.0f}% of the recordings of each cell. The slowest cell took {seconds:.2f} seconds of one
+core a recording.
 
 `python -m benchmarks.identify --model FOLDER --store FOLDER --queries {queries}
 --sound-font FILE.sf2` repeats it.
@@ -234,10 +207,8 @@ def main() -> None:
         measure(arguments, results)
     cells = results.get("cells", {})
     print(table(cells))
-    if cells and len(cells) == len(asked(results["about"])) * len(SECONDS):
-        picture = arguments.page.with_suffix(".svg")
-        write_atomically(picture, plot(cells))
-        write_atomically(arguments.page, page(results, picture.name).encode())
+    if cells:
+        write_atomically(arguments.page, page(results).encode())
 
 
 def measure(arguments: argparse.Namespace, results: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ queries                  recordings, as people have them
 pages, staves, heads     pages of music, their staff lines straightened, and the note heads on them
 reading                  the tunes of a page, by the model and by its note heads
 embedding                snippets in the common space
-identification           tunes ranked by votes and alignment, for pictures
+identification           votes for tunes, of recordings and of pages
 hearing, alignment       tunes proposed by the model and laid along a recording note by note
 """
 
