@@ -182,8 +182,8 @@ R@1 (R@5) in %:
 {table(cells)}
 
 Where the tune itself was found, the position was right to a second in at least
-{min(places):.0f}% of the recordings of each cell. The slowest cell took {seconds:.2f} seconds of one
-core a recording.
+{min(places):.0f}% of the recordings of each cell. The slowest cell took {seconds:.2f} seconds
+of one core a recording.
 
 `python -m benchmarks.identify --model FOLDER --store FOLDER --queries {queries}
 --sound-font FILE.sf2` repeats it.
