@@ -308,6 +308,9 @@ def fit(cells: dict[str, Any]) -> tuple[float, float, float]:
 def page(results: dict[str, Any]) -> str:
     """The results as a page of the documentation."""
     cells = results["cells"]
+    drawn = [f"{name}, {kind}" for name in ("LilyPond", "abcm2ps") for kind in ("page", "line")]
+    wanted = [*(f"verovio, {name}" for name in DISTORTIONS), *drawn]
+    missing = "; ".join(name for name in wanted if name not in cells) or "nothing"
     return f"""# Which tunes are on this page? Measured
 
 Whole pages of one tune, or the second line of each alone, searched among the tunes of a library.
@@ -323,6 +326,8 @@ any training.
 - Seconds of one core for a page, the median: to find its lines and to search.
 
 {table(cells)}
+
+Not measured yet: {missing}.
 
 The confidence was fitted by logistic regression to 16 of 32 scans and exported pages, with their
 tune and with the best other one. Of the other 16, all were called known with their tune, and 15
