@@ -113,7 +113,7 @@ def test_a_request_that_takes_too_long_is_told_that_the_server_stops(
     async def endless(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
             await hello(scope, receive, send)
-        return
+            return
         await asyncio.sleep(60)
 
     limits: Any = {"limits": Limits(), "metrics": Metrics(), "hosts": Hosts(), "token": None}

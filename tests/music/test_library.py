@@ -201,7 +201,7 @@ def test_damage_is_named(saved: Path, model: DualEncoder, store: SheetAudioStore
 def test_an_interrupted_build_leaves_the_old_library(
     saved: Path, model: DualEncoder, store: SheetAudioStore
 ) -> None:
-    before = {path.name: path.read_bytes() for path in saved.glob("*.*")}
+    before = {path.name: path.read_bytes() for path in saved.glob("[!.]*.*")}
     calls = []
 
     def stop(done: int, total: int) -> None:
@@ -212,7 +212,7 @@ def test_an_interrupted_build_leaves_the_old_library(
     with pytest.raises(KeyboardInterrupt):
         TuneLibrary.build(saved, model, store, progress=stop)
     assert calls[-1][0] > calls[0][0]
-    after = {path.name: path.read_bytes() for path in saved.glob("*.*")}
+    after = {path.name: path.read_bytes() for path in saved.glob("[!.]*.*")}
     assert {name: after[name] for name in before} == before
     TuneLibrary.open(saved, model)
 
