@@ -162,3 +162,11 @@ def test_sounds_of_items(serve: Serve, photos: Path, tmp_path: Path) -> None:
         assert item["media"]["image"] is None
         part = get(client, "audio", "sound", range="bytes=0-3")
         assert part.content == b"RIFF"
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="only Linux has this file")
+def test_a_file_that_gives_an_error_when_read_is_not_there() -> None:
+    # Its first byte cannot be read: EIO, as of a broken disk.
+    files = ItemFiles(None)
+    with pytest.raises(UnknownItemError, match="cannot be read"):
+        files.thumbnail("/proc/self/mem")
