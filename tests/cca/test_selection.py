@@ -271,3 +271,42 @@ def test_bad_groups_are_refused() -> None:
     X, Y = noisy_pairs(30, 8, 8)
     with pytest.raises(InputError, match=r"groups must have one value a row, shape \(30,\)"):
         CCA(ridge="auto").fit(X, Y, groups=np.arange(29))
+
+
+@pytest.mark.parametrize("features", [12, 400], ids=["covariances", "span of the samples"])
+def test_validation_pairs_choose_in_place_of_held_out_training_pairs(features: int) -> None:
+    rng = np.random.default_rng(0)
+    maps = rng.normal(size=(2, 5, features))
+
+    def pairs(count: int) -> tuple[Array, Array]:
+        meaning = rng.normal(size=(count, 5))
+        x, y = (meaning @ m + 2 * rng.normal(size=(count, features)) for m in maps)
+        return x, y
+
+    (X, Y), (x, y) = pairs(150), pairs(90)
+    valid = np.concatenate((x, x[:10])), np.concatenate((y, y[:10]))  # some pairs come twice
+    chosen = CCA(4, ridge="auto", power="auto").fit(X, Y, valid=valid)
+    assert chosen.n_samples_seen_ == len(X)
+
+    # Each trial is what a fit on all training pairs finds among the different validation pairs.
+    different = [view[:90] for view in valid]
+    for trial in chosen.search_[::7]:
+        ridge, power = trial["ridge"], trial["power"]
+        again = CCA(4, ridge=ridge, power=power).fit(X, Y)  # type: ignore[arg-type]
+        assert trial["mrr"] == pytest.approx(again.score(*different), abs=1e-9)
+        assert trial["candidates"] == (90, 90)
+    best = max(chosen.search_, key=lambda trial: trial["mrr"])  # type: ignore[arg-type, return-value]
+    again = CCA(4, ridge=best["ridge"], power=best["power"]).fit(X, Y)  # type: ignore[arg-type]
+    np.testing.assert_allclose(chosen.x_projection_, again.x_projection_, rtol=1e-9, atol=1e-12)
+
+
+def test_validation_pairs_that_do_not_fit_are_refused() -> None:
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(40, 3)), rng.normal(size=(40, 4))
+    cca = CCA(2, ridge="auto")
+    with pytest.raises(InputError, match="X has 4 features, but CCA is expecting 3"):
+        cca.fit(X, Y, valid=(Y, X))
+    with pytest.raises(InputError, match="X has 5 rows and Y has 6"):
+        cca.fit(X, Y, valid=(X[:5], Y[:6]))
+    with pytest.raises(InputError, match="1 NaN or infinite value"):
+        cca.fit(X, Y, valid=(X, np.where(np.arange(4) + np.arange(40)[:, None] == 0, np.nan, Y)))

@@ -1,8 +1,11 @@
 """Checks of views and ridges: what was given, what was expected, what to do."""
 
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ccal.bounds import Number, check
@@ -75,3 +78,11 @@ def refuse_second_derivative(name: str) -> None:
             f"{name} cannot be differentiated twice; "
             "call backward() or grad() without create_graph=True."
         )
+
+
+def row_keys(name: str, values: Any, rows: int) -> NDArray[Any]:
+    """One key (n,) for each of n rows, such as the number of its group."""
+    keys = np.asarray(values.cpu() if isinstance(values, Tensor) else values)
+    if keys.shape != (rows,):
+        raise InputError(f"{name} must have one value a row, shape ({rows},), got {keys.shape}.")
+    return keys

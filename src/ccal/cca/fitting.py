@@ -142,13 +142,27 @@ def fit_pairs(
     *,
     groups: NDArray[Any] | None = None,
     items: tuple[NDArray[Any], NDArray[Any]] | None = None,
+    valid: tuple[ArrayView, ArrayView] | None = None,
 ) -> tuple[Fitted, Moments | None]:
-    """Fit on the rows of both views in one pass; `groups` and `items` are those of `CCA.fit`.
+    """Fit on the rows of both views in one pass; `groups`, `items`, `valid` are those of `CCA.fit`.
 
     The moments are returned too, unless a view was reduced to the span of its samples.
     """
     parameters.components(x.dim, y.dim, x.rows)
     spans = tuple(SampleSpan(v) if v.dim > v.rows else None for v in (x, y))
+    chosen_on = None
+    if valid is not None and parameters.automatic:
+        rows = np.arange(0, valid[0].rows, -(-valid[0].rows // _MAX_SCORED))
+        blocks = [view.read_rows(rows).astype(np.float64) for view in valid]
+        for view, block in zip(valid, blocks, strict=True):
+            if not np.isfinite(block).all():
+                view.refuse_values()
+        numbers = [equal_rows(block) for block in blocks]
+        fold = [
+            torch.from_numpy(block if span is None else span.project(block))
+            for block, span in zip(blocks, spans, strict=True)
+        ]
+        chosen_on = different((fold[0], fold[1]), numbers, None)
     narrow = [
         v if span is None else span.coordinates for v, span in zip((x, y), spans, strict=True)
     ]
@@ -164,6 +178,7 @@ def fit_pairs(
 
     dims = x.dim, y.dim
     keys: dict[str, Any] = {"groups": groups, "items": items, "spans": spans, "rows_of": rows_of}
+    keys["chosen_on"] = chosen_on
     return fit_gathered(x.rows, dims, gather, parameters, progress, **keys)
 
 
@@ -178,18 +193,22 @@ def fit_gathered(
     items: tuple[NDArray[Any], NDArray[Any]] | None = None,
     spans: tuple[SampleSpan | None, ...] = (None, None),
     rows_of: Callable[[Integers, tuple[Tensor, Tensor]], list[NDArray[Any]]] | None = None,
+    chosen_on: tuple[Tensor, Tensor, Positives] | None = None,
 ) -> tuple[Fitted, Moments | None]:
-    """Fit on `count` rows that only `gather` reads; `rows_of` gives held-out rows to compare."""
+    """Fit on `count` rows that only `gather` reads; `rows_of` gives held-out rows to compare.
+
+    Ridge and power are chosen on the items `chosen_on` of other pairs, else on held-out rows.
+    """
     parameters.components(*dims, count)
     rows: list[Integers] = []
-    if parameters.automatic:
+    if parameters.automatic and chosen_on is None:
         units = held_out_units(groups, items)
         rows = hold_out(count, parameters.validation_fraction, parameters.random_state, units)
     moments, folds = gather(rows)
     trials = list[Trial]()
     if parameters.automatic:
         parts = [Moments.of(*fold) for fold in folds]
-        held = []
+        held = [] if chosen_on is None else [chosen_on]
         for fold, some in zip(folds, rows, strict=True):
             if items is None:
                 compared = rows_of(some, fold) if rows_of else [part.numpy() for part in fold]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ccal.bounds import Whole, check
+from ccal.cca.checks import row_keys
 from ccal.cca.estimator import Estimator, accept_y
 from ccal.cca.fitting import (
     Fitted,
@@ -63,7 +64,7 @@ class CCA(Estimator):
         n_components: dimension k of the common space, at most min(d_x, d_y, n - 1); None takes
             all directions whose correlation is not zero.
         ridge: r in Sxx + r I, one number for both views or a pair; 0 is classic CCA, more ridge
-            overfits less. "auto" chooses a pair on held-out training pairs.
+            overfits less. "auto" chooses a pair on held-out training pairs, or on those of `fit`.
         relative_ridge: the ridge counts in units of the view's mean variance.
         power: scores are multiplied by correlation^power, so that uncertain directions count less;
             0 is classic CCA; "auto" chooses on held-out training pairs.
@@ -155,6 +156,7 @@ class CCA(Estimator):
         *,
         groups: Any = None,
         items: tuple[Any, Any] | None = None,
+        valid: tuple[Any, Any] | None = None,
         progress: Progress | None = None,
     ) -> Self:
         """Learn from pairs X (n, d_x) and Y (n, d_y), n >= 2; forget earlier pairs.
@@ -164,7 +166,9 @@ class CCA(Estimator):
         items of its group. `groups` (n,) are equal for rows that show the same thing, such as the
         captions of one picture: they are held out together, so that none is found because CCA saw
         another. `items`, (n,) of X and (n,) of Y, are equal for rows of the same item; None
-        compares the held-out rows with each other. Neither changes a fit without "auto".
+        compares the held-out rows with each other. With `valid`, other pairs (m, d_x) and (m, d_y),
+        "auto" chooses on these and holds nothing out: better where the pairs to be found are of
+        other sources than those of training. None of them changes a fit without "auto".
 
         `progress` is called as `progress("samples", done, total)` while rows are read and as
         `progress("ridges", tried, most)` while "auto" searches.
@@ -172,9 +176,11 @@ class CCA(Estimator):
         parameters = Parameters.of(self.get_params())
         x, y = open_pair(X, Y)
         keys: dict[str, Any] = {
-            "groups": None if groups is None else _keys("groups", groups, x.rows),
-            "items": items and tuple(_keys("items", numbers, x.rows) for numbers in items),
+            "groups": None if groups is None else row_keys("groups", groups, x.rows),
+            "items": items and tuple(row_keys("items", numbers, x.rows) for numbers in items),
         }
+        if valid is not None:
+            keys["valid"] = open_pair(*valid, x.dim, y.dim)
         self._fitted, self._moments = fit_pairs(x, y, parameters, progress, **keys)
         return self
 
@@ -317,7 +323,7 @@ class CCA(Estimator):
             )
         check("permutations", permutations, Whole(at_least=1))
         x, y = open_pair(X, Y)
-        keys = None if groups is None else _keys("groups", groups, x.rows)
+        keys = None if groups is None else row_keys("groups", groups, x.rows)
         return permutation_test(x, y, parameters, permutations, keys)
 
     @accept_y
@@ -390,11 +396,3 @@ class CCA(Estimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._fitted is not None or self._moments is not None
-
-
-def _keys(name: str, values: Any, rows: int) -> NDArray[Any]:
-    """One key for each row."""
-    keys = np.asarray(values.cpu() if isinstance(values, Tensor) else values)
-    if keys.shape != (rows,):
-        raise InputError(f"{name} must have one value a row, shape ({rows},), got {keys.shape}.")
-    return keys

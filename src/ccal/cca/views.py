@@ -300,6 +300,14 @@ class SampleSpan:
         self._directions = vectors[:, kept] / root
         self.coordinates = open_view(vectors[:, kept] * root, view.name)
 
+    def project(self, block: Float64) -> Float64:
+        """Coordinates (m, r) of other rows (m, d): what of them lies in the span."""
+        products = np.zeros((len(block), self.view.rows))
+        for columns in self._blocks():
+            samples = self.view.read(columns=columns) - self.mean[columns]
+            products += (block[:, columns] - self.mean[columns]) @ samples.T
+        return products @ self._directions
+
     def lift(self, projection: Float64) -> Float64:
         """Projection (r, k) of the coordinates as a projection (d, k) of the view."""
         weights = self._directions @ projection

@@ -51,10 +51,12 @@ def build_model(
     train: PairFeatures,
     front_ends: dict[str, FrontEnd],
     initial: LinearInitialisation | None,
+    choose_on: tuple[PairFeatures, PairFeatures],
 ) -> DualEncoder:
     """An untrained model for these training pairs; that of "linear" needs no training.
 
-    Only "linear" and "refined" have `initial`, and start from it.
+    Only "linear" and "refined" have `initial`, and start from it. `choose_on` is that of
+    `start_linear`.
     """
     torch.manual_seed(settings.seed)
     options: dict[str, Any] = {"front_ends": front_ends}
@@ -73,16 +75,17 @@ def build_model(
     options |= zip(names, towers, strict=True)
     model = DualEncoder(**options)
     if initial is None and settings.start == "linear":
-        start_linear(model, train, settings.seed)
+        start_linear(model, train, choose_on)
     return model
 
 
 @torch.no_grad()
-def start_linear(model: DualEncoder, train: Features, seed: int = 0) -> None:
+def start_linear(model: DualEncoder, train: Features, choose_on: tuple[Features, Features]) -> None:
     """Let both towers, which must be `ResidualVGG`, start as linear CCA of the pooled pixels.
 
-    Of many training pairs evenly spaced ones are taken. Learned projections start as the identity,
-    so that they, too, begin at linear CCA.
+    `choose_on` are training and validation pairs, which choose the ridges. Of many pairs evenly
+    spaced ones are taken. Learned projections start as the identity, so that they, too, begin at
+    linear CCA.
     """
     linear = []
     for name, tower in model.towers.items():
@@ -93,19 +96,27 @@ def start_linear(model: DualEncoder, train: Features, seed: int = 0) -> None:
                 "CCA of any features."
             )
         linear.append(tower.linear)
-    count = min(len(train), _LINEAR_PAIRS)
-    rows = torch.linspace(0, len(train) - 1, count, dtype=torch.float64).long().numpy()
-    views: tuple[list[Tensor], list[Tensor]] = ([], [])
-    for some in np.array_split(rows, max(count // 1024, 1)):
-        for view, batch in zip(views, train.batch(some), strict=True):
-            view.append(pooled_pixels(batch))
-    x, y = (torch.cat(view).numpy() for view in views)
-    cca = CCA(model.dim, ridge="auto", power=0.0, random_state=seed).fit(x, y)
+    seen, valid = (_pooled_views(pairs) for pairs in choose_on)
+    cca = CCA(model.dim, ridge="auto").fit(*seen, valid=valid)
+    if train is not choose_on[0]:
+        cca = CCA(model.dim, ridge=cca.ridge_, relative_ridge=False).fit(*_pooled_views(train))
     linear[0].initialise(cca.x_mean_, cca.x_projection_)
     linear[1].initialise(cca.y_mean_, cca.y_projection_)
     if isinstance(model.projection, LearnedProjection):
         nn.init.eye_(model.projection.x.weight)
         nn.init.eye_(model.projection.y.weight)
+
+
+def _pooled_views(pairs: Features) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The pooled pixels (n, d) of both views, of evenly spaced pairs if there are many."""
+    count = min(len(pairs), _LINEAR_PAIRS)
+    rows = torch.linspace(0, len(pairs) - 1, count, dtype=torch.float64).long().numpy()
+    views: tuple[list[Tensor], list[Tensor]] = ([], [])
+    for some in np.array_split(rows, max(count // 1024, 1)):
+        for view, batch in zip(views, pairs.batch(some), strict=True):
+            view.append(pooled_pixels(batch))
+    x, y = (torch.cat(view).numpy() for view in views)
+    return x, y
 
 
 def projection_options(settings: Settings) -> dict[str, Any]:

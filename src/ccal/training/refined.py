@@ -153,7 +153,9 @@ def train(
             settings, seen, held, progress=partial(_show_linear_cca, progress)
         )
         facts["linear CCA"] = _words(initial, pairs.names)
-    trainer = _Trainer(pairs.names, front_ends, initial, torch.device(device), options)
+    trainer = _Trainer(
+        pairs.names, front_ends, initial, (seen, held), torch.device(device), options
+    )
     candidates: list[_Candidate] = []
     for changed in _candidate_settings(settings, len(seen)):
         rival = max((c.best for c in candidates if c.best is not None), default=None)
@@ -255,6 +257,7 @@ class _Trainer:
     names: tuple[str, str]
     front_ends: dict[str, FrontEnd]
     initial: LinearInitialisation | ZeroShotChoice | None
+    choose_on: tuple[PairFeatures, PairFeatures]
     device: torch.device
     options: dict[str, Any]
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -306,7 +309,8 @@ class _Trainer:
         if isinstance(self.initial, ZeroShotChoice):
             model = self.initial.model(self.names, pairs, self.front_ends)
         else:
-            model = build_model(settings, self.names, pairs, self.front_ends, self.initial)
+            start = self.initial, self.choose_on
+            model = build_model(settings, self.names, pairs, self.front_ends, *start)
         return model.to(self.device)
 
 
