@@ -310,7 +310,8 @@ def page(results: dict[str, Any]) -> str:
     cells = results["cells"]
     drawn = [f"{name}, {kind}" for name in ("LilyPond", "abcm2ps") for kind in ("page", "line")]
     wanted = [*(f"verovio, {name}" for name in DISTORTIONS), *drawn]
-    missing = "; ".join(name for name in wanted if name not in cells) or "nothing"
+    missing = "; ".join(name for name in wanted if name not in cells)
+    unmeasured = f"Not measured yet: {missing}.\n\n" if missing else ""
     return f"""# Which tunes are on this page? Measured
 
 Whole pages of one tune, or the second line of each alone, searched among the tunes of a library.
@@ -327,9 +328,7 @@ any training.
 
 {table(cells)}
 
-Not measured yet: {missing}.
-
-The confidence was fitted by logistic regression to 16 of 32 scans and exported pages, with their
+{unmeasured}The confidence was fitted by logistic regression to 16 of 32 scans and exported pages, with their
 tune and with the best other one. Of the other 16, all were called known with their tune, and 15
 unknown without it.
 

@@ -48,7 +48,10 @@ from ccal.training.front_ends import make_front_ends
 from ccal.training.refined import choose_hub_weight
 
 RESULTS = Path(__file__).with_name("peers.json")
-TEXTS: dict[str, dict[str, Any]] = {"tfidf": {}}
+TEXTS: dict[str, dict[str, Any]] = {
+    "tfidf": {"text": "tfidf"},
+    "joined": {"text": "tfidf+sentences"},
+}
 """Features of the texts: changes of `Settings` that give a front end."""
 
 Array = NDArray[np.float32]

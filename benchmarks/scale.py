@@ -7,7 +7,8 @@ worker with two, in turns, by the clock. Run with
 
     python -m benchmarks.scale STAGE ... [--rows 1000000] [--engine local] [--milvus HOST:PORT]
 
-where stages are fit, memory, encode, folder, postgres, milvus and efficiency; results are added to
+where stages are generate, fit, encode, folder, postgres and milvus; with `--efficiency`, one worker
+and two at each, with `--memory`, the memory of fit and encode. Results are added to
 benchmarks/scale.json.
 """
 
@@ -93,24 +94,26 @@ def measured(run: Callable[[], object]) -> tuple[float, float]:
 
 
 class Memory:
-    """The most memory of any process of ours that is not in files, by the number of rows done."""
+    """The most memory in MB that is not in files: of this process, and of any of its children."""
 
     def __init__(self) -> None:
-        self.most: dict[int, float] = {}
-        self._million, self._over = 0, threading.Event()
-        threading.Thread(target=self._watch, daemon=True).start()
+        self._most, self._over = [0.0, 0.0], threading.Event()
+        self._watching = threading.Thread(target=self._watch, daemon=True)
+        self._watching.start()
 
-    def progress(self, what: str, done: int, total: int) -> None:
-        self._million = done // 1_000_000 if what == "rows" else self._million
-
-    def close(self) -> None:
+    def close(self) -> list[float]:
         self._over.set()
+        self._watching.join()
+        return self._most
 
     def _watch(self) -> None:
-        while not self._over.wait(0.2):
-            children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-            found = max(map(_anonymous, ["self", *children]))
-            self.most[self._million] = max(self.most.get(self._million, 0), found)
+        children = Path(f"/proc/self/task/{os.getpid()}/children")
+        while not self._over.wait(0.1):
+            found = (
+                _anonymous("self"),
+                max(map(_anonymous, children.read_text().split()), default=0),
+            )
+            self._most = [max(pair) for pair in zip(self._most, found, strict=True)]
 
 
 def _anonymous(process: str) -> float:
@@ -195,9 +198,11 @@ class Stages:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Work on shards, by one worker and by two.")
-    names = ("generate", "fit", "memory", "encode", "folder", "postgres", "milvus", "efficiency")
+    names = ("generate", "fit", "encode", "folder", "postgres", "milvus")
     parser.add_argument("stages", nargs="+", choices=names)
     parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--efficiency", action="store_true")
+    parser.add_argument("--memory", action="store_true")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--engine", choices=("local", "ray"), default="local")
     parser.add_argument("--workers", type=int, nargs="+", default=[1])
@@ -215,20 +220,18 @@ def main() -> None:
             "milvus": stages.milvus_index,
         }
         for stage in arguments.stages:
-            if stage == "memory":
-                found = [memory(arguments.rows)]
-            elif stage == "efficiency":
-                found = [
-                    efficiency(arguments.engine, s, runs[s], arguments) for s in ("fit", "encode")
-                ]
+            if stage not in ("generate", "fit"):
+                model(stages.folder / "model")
+            if stage in ("folder", "postgres", "milvus"):
+                for rows in (arguments.rows // 10, arguments.rows):
+                    stages.embedded(rows)
+            name, rows, run = arguments.engine, arguments.rows, runs[stage]
+            if arguments.efficiency:
+                found = [efficiency(name, stage, rows, arguments.turns, run)]
+            elif arguments.memory:
+                found = [memory(stage, rows, run)]
             else:
-                if stage in ("encode", "folder", "postgres", "milvus"):
-                    model(stages.folder / "model")
-                if stage in ("folder", "postgres", "milvus"):
-                    for rows in (arguments.rows // 10, arguments.rows):
-                        stages.embedded(rows)
-                given = arguments.engine, arguments.workers
-                found = [row(stage, given[0], n, arguments.rows, runs[stage]) for n in given[1]]
+                found = [row(stage, name, n, rows, run) for n in arguments.workers]
             show(stage, found)
             same = [tuple(r.get(k) for k in ("stage", "engine", "workers")) for r in found]
             results = [
@@ -240,45 +243,42 @@ def main() -> None:
             OUTPUT.write_text(json.dumps(results, indent=1) + "\n")
 
 
-def memory(rows: int) -> Row:
-    """Memory of the fit after each of the first and of the last million rows."""
+def memory(stage: str, rows: int, run: Run) -> Row:
+    """The most memory of the driver and of one worker."""
     watch = Memory()
-    engine = make_engine("local", 1)
-    fit_linear(dataset(rows), "x", "y", engine, progress=watch.progress)
-    watch.close()
-    found = [watch.most[n] for n in sorted(watch.most)]
+    run(rows, make_engine("local", 1))
+    driver, worker = watch.close()
     return {
-        "stage": "memory of fit",
+        "stage": f"memory of {stage}, {rows:,} rows",
         "engine": "local",
         "workers": 1,
         "rows": rows,
-        "MB, first million": round(found[0]),
-        "MB, last million": round(found[-2] if len(found) > 1 else found[-1]),
-        "MB, most": round(max(found)),
+        "driver MB": round(driver),
+        "worker MB": round(worker),
     }
 
 
-def efficiency(
-    name: EngineName,
-    stage: str,
-    run: Callable[[int, Engine[Any]], None],
-    arguments: argparse.Namespace,
-) -> Row:
-    """One worker and two in turns, by the clock."""
-    times: dict[int, list[float]] = {1: [], 2: []}
-    for _ in range(arguments.turns):
-        for workers in times:
+def efficiency(name: EngineName, stage: str, rows: int, turns: int, run: Run) -> Row:
+    """One worker and two in turns, by the clock; also without what a tenth of the rows takes."""
+    times: dict[tuple[int, int], list[float]] = {
+        (workers, count): [] for count in (rows // 10, rows) for workers in (1, 2)
+    }
+    for _ in range(turns):
+        for workers, count in times:
             engine = make_engine(name, workers)
-            times[workers].append(measured(partial(run, arguments.rows, engine))[0])
-    one, two = (statistics.median(times[n]) for n in (1, 2))
+            times[workers, count].append(measured(partial(run, count, engine))[0])
+    median = {key: statistics.median(found) for key, found in times.items()}
+    one, two = median[1, rows], median[2, rows]
+    more = [median[workers, rows] - median[workers, rows // 10] for workers in (1, 2)]
     return {
         "stage": f"efficiency of {stage}",
         "engine": name,
         "workers": 2,
-        "rows": arguments.rows,
+        "rows": rows,
         "one worker s": round(one, 1),
         "two workers s": round(two, 1),
         "of twice": round(one / two / 2, 2),
+        "of twice, without starting": round(more[0] / more[1] / 2, 2),
     }
 
 
