@@ -306,7 +306,8 @@ class SampleSpan:
         for columns in self._blocks():
             samples = self.view.read(columns=columns) - self.mean[columns]
             products += (block[:, columns] - self.mean[columns]) @ samples.T
-        return products @ self._directions
+        coordinates: Float64 = products @ self._directions
+        return coordinates
 
     def lift(self, projection: Float64) -> Float64:
         """Projection (r, k) of the coordinates as a projection (d, k) of the view."""

@@ -139,7 +139,7 @@ TABLES = {
                 "CCAL-Lrank": (44.1, 93.3, 97.7, 2, 65.3, 44.5, 91.6, 96.7, 2, 64.9),
             },
             (270_705, 18_046, 16_042),
-            "1,034 tunes as MIDI files (or ABC), 5 MB; rendered here to 2 GB",
+            "1,034 tunes as MIDI files (or ABC), 5 MB; rendered here to 0.7 GB",
             270_705,
         ),
         PaperTable(

@@ -52,7 +52,7 @@ def train_sheet_audio(
     """
     model, linear = sheet_audio_model(settings, chroma=chroma), settings.start == "linear"
     if linear:
-        start_linear(model, seen, (seen, held))
+        start_linear(model, seen, (seen, held), settings.power)
     history = fit(
         model,
         make_objective(settings),

@@ -75,17 +75,19 @@ def build_model(
     options |= zip(names, towers, strict=True)
     model = DualEncoder(**options)
     if initial is None and settings.start == "linear":
-        start_linear(model, train, choose_on)
+        start_linear(model, train, choose_on, settings.power)
     return model
 
 
 @torch.no_grad()
-def start_linear(model: DualEncoder, train: Features, choose_on: tuple[Features, Features]) -> None:
+def start_linear(
+    model: DualEncoder, train: Features, choose_on: tuple[Features, Features], power: float = 0.0
+) -> None:
     """Let both towers, which must be `ResidualVGG`, start as linear CCA of the pooled pixels.
 
     `choose_on` are training and validation pairs, which choose the ridges. Of many pairs evenly
-    spaced ones are taken. Learned projections start as the identity, so that they, too, begin at
-    linear CCA.
+    spaced ones are taken. CCA layers weight their coordinates by correlation^power; learned
+    projections start as these weights, so that they, too, begin at linear CCA.
     """
     linear = []
     for name, tower in model.towers.items():
@@ -97,14 +99,15 @@ def start_linear(model: DualEncoder, train: Features, choose_on: tuple[Features,
             )
         linear.append(tower.linear)
     seen, valid = (_pooled_views(pairs) for pairs in choose_on)
-    cca = CCA(model.dim, ridge="auto").fit(*seen, valid=valid)
+    cca = CCA(model.dim, ridge="auto", power=power).fit(*seen, valid=valid)
     if train is not choose_on[0]:
         cca = CCA(model.dim, ridge=cca.ridge_, relative_ridge=False).fit(*_pooled_views(train))
     linear[0].initialise(cca.x_mean_, cca.x_projection_)
     linear[1].initialise(cca.y_mean_, cca.y_projection_)
     if isinstance(model.projection, LearnedProjection):
-        nn.init.eye_(model.projection.x.weight)
-        nn.init.eye_(model.projection.y.weight)
+        weights = (cca.correlations_ / cca.correlations_[0]) ** power
+        for side in (model.projection.x, model.projection.y):
+            side.weight.copy_(torch.from_numpy(np.diag(weights)))
 
 
 def _pooled_views(pairs: Features) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

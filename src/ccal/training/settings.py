@@ -49,7 +49,8 @@ class Settings:
             in the paper.
         ridge: on the covariances of CCA layers and of the trace norm.
         relative_ridge: the ridge counts in units of the view's mean variance.
-        power: coordinates of CCA layers are weighted by correlation^power.
+        power: coordinates of CCA layers are weighted by correlation^power; learned projections that
+            start at linear CCA start with these weights.
         momentum: weight of a batch in a CCA layer's running statistics.
         root_x: "refined", "linear" and "zero-shot" take square roots of the features of x: "yes",
             "no", or "auto": "no" for linear; "yes" for zero-shot; for refined, if they are never
