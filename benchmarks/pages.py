@@ -328,9 +328,9 @@ any training.
 
 {table(cells)}
 
-{unmeasured}The confidence was fitted by logistic regression to 16 of 32 scans and exported pages, with their
-tune and with the best other one. Of the other 16, all were called known with their tune, and 15
-unknown without it.
+{unmeasured}The confidence was fitted by logistic regression to 16 of 32 scans and exported
+pages, with their tune and with the best other one. Of the other 16, all were called known with
+their tune, and 15 unknown without it.
 
 Scans and exported pages of real books are searched among the tunes of their book by
 `--pages FOLDER`. Staff finding, note heads and search were developed on such pages: what was seen
