@@ -21,6 +21,7 @@ from ccal.cca import (
     whitening,
 )
 from ccal.cca.solver import solve, usable_ridge
+from ccal.cca.spectral import singular_vectors
 from ccal.errors import InputError
 from tests.reference import correlated_views
 
@@ -209,3 +210,23 @@ def test_relative_ridge_has_a_gradient() -> None:
 def test_k_out_of_range_is_refused(k: int) -> None:
     with pytest.raises(InputError, match=f"at least 1 and of at most 3, got k={k}"):
         canonical_projections(*covariances(50, 3, 5), k)
+
+
+@pytest.mark.parametrize("shape", [(510, 600), (600, 510)])
+@pytest.mark.parametrize("least", [0.05, 1e-6])
+def test_leading_singular_vectors_are_those_of_an_svd(shape: tuple[int, int], least: float) -> None:
+    """Also where the kept values are too small for eigenvectors of T T'."""
+    generator = torch.Generator().manual_seed(0)
+    drawn = (torch.randn(n, 510, generator=generator, dtype=torch.float64) for n in shape)
+    left, right = (torch.linalg.qr(part)[0] for part in drawn)
+    values = torch.logspace(0, 5 * torch.tensor(least).log10().item(), 510, dtype=torch.float64)
+    T = left * values @ right.mT
+    k = 100
+    U, d, V = singular_vectors(T, k=k)
+    torch.testing.assert_close(d, values[:k], rtol=1e-9, atol=1e-14)
+    eye = torch.eye(k, dtype=torch.float64)
+    for part in (U, V):
+        torch.testing.assert_close(part.mT @ part, eye, rtol=0, atol=1e-12)
+    torch.testing.assert_close(U.mT @ T, d[:, None] * V.mT, rtol=0, atol=1e-12)
+    turned = (U * left[:, :k]).sum(0)
+    torch.testing.assert_close(turned.abs(), torch.ones(k, dtype=torch.float64), rtol=0, atol=1e-9)

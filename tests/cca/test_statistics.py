@@ -83,3 +83,9 @@ def test_empty_moments_add_nothing() -> None:
         assert both.count == 20
         assert torch.equal(both.mean_x, whole.mean_x)
         assert torch.equal(both.xy, whole.xy)
+
+
+def test_scaled_moments_are_those_of_scaled_features() -> None:
+    x, y = correlated_views(50, 3, 4)
+    by_x, by_y = torch.tensor([1.0, 2.0, 0.5]).double(), torch.tensor([3.0, 1.0, 1.0, 0.1]).double()
+    assert_same(Moments.of(x, y).scaled(by_x, by_y), Moments.of(x * by_x, y * by_y))

@@ -13,6 +13,7 @@ from ccal.data import Pairs
 from ccal.encoders import build_front_end, front_end_config, register_front_end
 from ccal.errors import InputError, NotFittedError
 from ccal.features import FeatureUnion, ImageFeatures, SparseRows, TfidfVectoriser
+from ccal.training import front_ends as training_front_ends
 from ccal.training.batches import PairFeatures
 from ccal.training.front_ends import choose_weights
 
@@ -74,8 +75,12 @@ def test_what_does_not_fit_together_is_refused() -> None:
         FeatureUnion([Numbered(), Numbered()]).transform(["1"])
 
 
+@pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("noise", [(True, False), (False, True)])
-def test_training_gives_noise_the_smaller_weight(noise: tuple[bool, bool]) -> None:
+def test_training_gives_noise_the_smaller_weight(
+    noise: tuple[bool, bool], wide: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training_front_ends, "_WIDE", 0 if wide else 2)
     parts = [Numbered(scale=s, noise=n) for s, n in zip((1.0, 50.0), noise, strict=True)]
     joined = FeatureUnion(parts)
     texts = [str(number) for number in range(200)]

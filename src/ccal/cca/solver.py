@@ -127,9 +127,7 @@ def solve(
     if T.dtype == torch.float64:
         # (d,): the size of the terms that cancel in whitened features, which have size 1.
         noise = Wx.abs() @ cov.xx.diagonal().sqrt(), Wy.abs() @ cov.yy.diagonal().sqrt()
-    U, d, V = singular_vectors(T, precision, full=k is None, least_share=least_share, noise=noise)
-    if k is not None:
-        U, d, V = U[:, :k], d[:k], V[:, :k]
+    U, d, V = singular_vectors(T, precision, k=k, least_share=least_share, noise=noise)
     U, V = U.to(Wx), V.to(Wy)
     if aligned:
         return Solution(Wx.mT @ (U @ V.mT), Wy.mT, d, V)

@@ -21,6 +21,10 @@ from torch import Tensor
 # Squared ratio of the least to the largest correlation above which float32 products suffice.
 _NARROW = 2.5e-5
 
+# Matrices below this size are decomposed fast enough, and of a larger one `_leading` finds the
+# singular values above this share of the largest to at least 10 digits.
+_LARGE, _LEAST = 500, 1e-3
+
 # Rounding errors may be this many times their expected size.
 _ROUNDING = 16
 
@@ -46,13 +50,13 @@ def singular_vectors(
     T: Tensor,
     precision: torch.dtype = torch.float64,
     *,
-    full: bool = True,
+    k: int | None = None,
     least_share: float = 0.0,
     noise: tuple[Tensor, Tensor] | None = None,
 ) -> Matrices:
     """U, d, V of T = U diag(d) V' with d descending, in float64, exact to `precision`.
 
-    U (d_x, d_x) and V (d_y, d_y) are square if `full`, else thin.
+    U (d_x, d_x) and V (d_y, d_y) are square; with `k`, they are the leading k columns of them.
 
     Where `precision` allows, a square T goes through the eigenvectors of T'T, which takes half the
     time of an SVD but loses the square of T's condition number. U and V come in the dtype of T
@@ -76,8 +80,13 @@ def singular_vectors(
             kind = T.dtype if least > _NARROW * largest else torch.float64
             V = V.to(kind)
             return (T.to(kind) @ V).div_(d.to(kind)), d, V
-    U, d, Vh = torch.linalg.svd(wide, full_matrices=full)
-    V = Vh.mT
+    found = None
+    if k is not None and min(rows, columns) >= max(_LARGE, 2 * k):
+        found = _leading(wide, k)
+    if found is None:
+        U, d, Vh = torch.linalg.svd(wide, full_matrices=k is None)
+        found = U[:, :k], d[:k], Vh.mT[:, :k]
+    U, d, V = found
     if noise is not None:
         left, right = (vectors.abs().mT @ n for vectors, n in zip((U, V), noise, strict=True))
         rounding = _ROUNDING * torch.finfo(d.dtype).eps * (left[: len(d)] * right[: len(d)])
@@ -85,6 +94,22 @@ def singular_vectors(
         rounding.clamp_min_(_ROUNDING * torch.finfo(precision).eps ** 2 * d[0])
         d = torch.where(d > rounding, d, 0)
     return U, d, V
+
+
+def _leading(T: Tensor, k: int) -> Matrices | None:
+    """U, d, V of the k largest singular values; None if some are too small for this.
+
+    The eigenvectors of T T' cost a fifth of an SVD of T, but know d to d_0 / d_k times fewer
+    digits. The SVD of U' T alone restores all but the part of that loss which turns the kept
+    directions into dropped ones.
+    """
+    if T.shape[0] > T.shape[1]:
+        found = _leading(T.mT, k)
+        return found and found[::-1]
+    U = torch.linalg.eigh(T @ T.mT)[1][:, -k:]
+    Q, R = torch.linalg.qr(T.mT @ U)
+    V, d, Wh = torch.linalg.svd(R)
+    return (U @ Wh.mT, d, Q @ V) if d[-1] > _LEAST * d[0] else None
 
 
 def divide_by_sums(M: Tensor, d: Tensor) -> Tensor:

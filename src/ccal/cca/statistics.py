@@ -68,6 +68,17 @@ class Moments:
             self.xy + other.xy + between * torch.outer(gap_x, gap_y),
         )
 
+    def scaled(self, x: Tensor, y: Tensor) -> Moments:
+        """Moments of the same samples with each feature multiplied by its x (d_x,) or y (d_y,)."""
+        return Moments(
+            self.count,
+            self.mean_x * x,
+            self.mean_y * y,
+            self.xx * torch.outer(x, x),
+            self.yy * torch.outer(y, y),
+            self.xy * torch.outer(x, y),
+        )
+
     def all_reduce(self) -> Moments:
         """Moments of the samples of all torch.distributed ranks, with gradients to each of them.
 

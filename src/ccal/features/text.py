@@ -6,6 +6,8 @@ import warnings
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from importlib import import_module
 from typing import Any, ClassVar, Self
 
 from ccal.bounds import Whole, check
@@ -42,11 +44,17 @@ def lemmatise(words: Iterable[str], language: str = "en") -> list[str]:
     >>> lemmatise(["dogs", "running", "was"])
     ['dog', 'run', 'be']
     """
-    simplemma = require("simplemma", extra="text", purpose="Lemmatising")
+    require("simplemma", extra="text", purpose="Lemmatising")
     try:
-        return [simplemma.lemmatize(word, lang=language).lower() for word in words]
+        return [_lemma(word, language) for word in words]
     except ValueError as error:
         raise InputError(f"simplemma cannot lemmatise language {language!r}: {error}") from error
+
+
+@lru_cache(maxsize=1 << 16)
+def _lemma(word: str, language: str) -> str:
+    lemma: str = import_module("simplemma").lemmatize(word, lang=language)
+    return lemma.lower()
 
 
 class TextFrontEnd(ABC):

@@ -36,6 +36,11 @@ class UnionRows:
     def __len__(self) -> int:
         return self.shape[0]
 
+    @property
+    def scales(self) -> NDArray[np.float64]:
+        """What each feature (d,) is multiplied by now."""
+        return np.repeat(self.union.scales, [part.shape[1] for part in self.parts])
+
     def __getitem__(self, index: Any) -> NDArray[np.float32]:
         scales = np.array(self.union.scales, dtype=np.float32)
         scaled = [scale * part[index] for scale, part in zip(scales, self.parts, strict=True)]

@@ -146,6 +146,15 @@ class PairFeatures:
         x, y = map(math.prod, self.shapes)
         return x, y
 
+    @property
+    def scales(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """What the features of x (d_x,) and of y (d_y,) are multiplied by now: 1 but in unions."""
+        x, y = (
+            column.scales if isinstance(column, UnionRows) else np.ones(width)
+            for column, width in zip(self._columns, self.widths, strict=True)
+        )
+        return x, y
+
     def never_negative(self, view: int) -> bool:
         """Whether view x (0) or y (1) is an array without negative numbers."""
         return _never_negative(self._columns[view])

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ccal.cca import CCA
+from ccal.cca import CCA, Moments
 from ccal.data import Pairs
 from ccal.encoders import FrontEnd
 from ccal.features import (
@@ -28,6 +28,8 @@ from ccal.training.settings import Settings
 WEIGHING_PAIRS = 2000
 """Most training pairs that the weights of a union are chosen with, evenly spaced."""
 _FEWEST_PAIRS = 20
+# Views with more features a pair than this are decomposed in the span of the pairs.
+_WIDE = 2
 _LARGEST_STEP = 2  # weights are 2^-2 to 2^2
 _DIM = 256
 
@@ -97,10 +99,19 @@ def choose_weights(
     rows = np.linspace(0, len(seen) - 1, min(len(seen), WEIGHING_PAIRS)).astype(np.int64)
     positives, firsts = relation(held)
     dim = min(_DIM, *seen.widths, len(rows) - 1)
+    usual, moments = seen.scales, None
+    if max(seen.widths) <= _WIDE * len(rows):
+        # Other weights multiply the rows and columns of the covariances.
+        moments = Moments.of(*(view.flatten(1) for view in seen.batch(rows)))
 
     def scores() -> Tensor:
-        X, Y = (view.flatten(1).numpy() for view in seen.batch(rows))
-        cca = CCA.for_retrieval(dim).fit(X, Y)
+        cca = CCA.for_retrieval(dim)
+        if moments is None:
+            cca.fit(*(view.flatten(1).numpy() for view in seen.batch(rows)))
+        else:
+            scales = (torch.from_numpy(a / b) for a, b in zip(seen.scales, usual, strict=True))
+            scaled = moments.scaled(*scales)
+            cca.fit_gathered(len(rows), seen.widths, lambda _: (scaled, []))
         views = (view.flatten(1).numpy() for view in held.batch(slice(None)))
         x, y = (torch.from_numpy(view) for view in cca.transform(*views))
         return reciprocal_ranks(x[firsts[0]], y[firsts[1]], positives)
