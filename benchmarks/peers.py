@@ -221,11 +221,7 @@ def deep_cca(seen: Views, grid: Grid, held: Views | None, seed: int) -> Candidat
         yield {**values, "epochs": epochs}, finish(towers)
 
 
-_HEADS = {
-    "temperature": (0.1, 0.05, 0.2, 0.4),
-    "weight decay": (0.1, 1.0, 10.0),
-    "dropout": (0.0, 0.5),
-}
+_HEADS = {"temperature": (0.1, 0.05, 0.2), "weight decay": (0.1, 1.0, 10.0), "dropout": (0.0, 0.5)}
 
 PEERS = {
     "scikit-learn CCA": Peer(
@@ -240,17 +236,13 @@ PEERS = {
     ),
     "cca_zoo DCCA": Peer(
         deep_cca,
-        {"ridge": (1e-3, 1e-1, 1.0, 10.0), "dim": (64, 32, 128), "dropout": (0.0, 0.5)},
+        {"ridge": (1e-3, 1e-1), "dim": (64, 32), "dropout": (0.0, 0.5)},
         package="cca_zoo",
         one_by_one=True,
     ),
     "ASIF": Peer(
         relative_representations,
-        {
-            "centred": (False, True),
-            "k": (50, 100, 200, 400, 800, 1600, 3200),
-            "power": (1, 2, 4, 6, 8),
-        },
+        {"centred": (False, True), "k": (25, 50, 100, 200, 400, 800), "power": (1, 2, 4, 6, 8)},
     ),
     "CSA": Peer(
         similarity_analysis,
