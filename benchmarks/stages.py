@@ -16,7 +16,6 @@ import json
 import signal
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,14 +63,14 @@ _EVERY = 0.005  # seconds
 
 
 @contextmanager
-def stage_seconds() -> Iterator[tuple[Counter[str], Counter[str]]]:
+def stage_seconds() -> Iterator[tuple[dict[str, float], dict[str, float]]]:
     """Processor seconds and seconds on the clock by stage, filled while the block runs.
 
     A signal that comes within a long call of the libraries is handled after it, so each stage gets
     the time since the last one.
     """
-    busy: Counter[str] = Counter()
-    clock: Counter[str] = Counter()
+    busy = dict.fromkeys((*STAGES, OTHER), 0.0)
+    clock = dict.fromkeys((*STAGES, OTHER), 0.0)
     last = [time.process_time(), time.perf_counter()]
 
     def look(number: int, frame: FrameType | None) -> None:
@@ -118,13 +117,13 @@ def stages(folder: Path, settings: Settings) -> list[Row]:
             own = [epoch["seconds"] for epoch in epochs if epoch["stage"] == stage]
             share = sum(own) / total
             found[f"{STEP_OF_STAGE[stage]}, {len(own)} epochs"] = share * took[0], share * took[1]
-    found[f"all, {torch.get_num_threads()} threads"] = busy.total(), clock.total()
+    found[f"all, {torch.get_num_threads()} threads"] = sum(busy.values()), sum(clock.values())
     return [
         {
             "stage": name,
             "processor seconds": round(took, 1),
             "seconds": round(on_clock, 1),
-            "share": f"{on_clock / clock.total():.0%}",
+            "share": f"{on_clock / sum(clock.values()):.0%}",
         }
         for name, (took, on_clock) in found.items()
     ]
