@@ -1,7 +1,8 @@
 """Tunes played by other programs than ours: abc2midi makes MIDI of ABC, fluidsynth makes it sound.
 
-With the Debian packages `abcmidi`, `fluidsynth` and `fluid-soundfont-gm`, neither the reading of
-the notation nor the instruments are those of the package.
+With the Debian packages `abcmidi`, `fluidsynth`, `fluid-soundfont-gm` and
+`musescore-general-soundfont-small`, neither the reading of the notation nor the instruments are
+those of the package.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -21,6 +23,18 @@ from ccal.music import parse_abc
 
 RATE = 22050
 SOUND_FONT = "/usr/share/sounds/sf2/FluidR3_GM.sf2"
+_MUSESCORE = "/usr/share/sounds/sf3/MuseScore_General_Lite.sf3"
+# How much the tempo of free playing changes from bar to bar, as a logarithm.
+_FREE = 0.12
+_NAMES = {
+    21: "accordion",
+    23: "concertina",
+    25: "guitar",
+    40: "fiddle",
+    73: "flute",
+    78: "whistle",
+    105: "banjo",
+}
 _LETTERS, _NATURAL = "CDEFGAB", (0, 2, 4, 5, 7, 9, 11)
 _SHARPENED = "FCGDAEB"
 
@@ -35,9 +49,16 @@ class Playing:
         pace: factor of the tempo.
         shift: semitones by which it sounds higher than it is written.
         chords: whether a guitar plays a chord and a bass in every bar.
+        drums: whether there are drums.
+        stopped: whether the open string D sounds with the first note of each group.
+        ornaments: whether notes that two more follow in their group have grace notes before them.
+        free: whether the tempo changes from bar to bar.
+        cents: hundredths of a semitone by which everything sounds higher.
         noise: decibels by which white noise is softer than the sound.
         room: seconds in which the echo of a room falls by 60 dB.
         talk: seconds of something like speech before the tune.
+        crowd: decibels by which people who talk meanwhile are softer than the sound.
+        sound_font: the file of the instruments.
     """
 
     programs: tuple[int, ...] = (40,)
@@ -45,9 +66,22 @@ class Playing:
     pace: float = 1.0
     shift: int = 0
     chords: bool = False
+    drums: bool = False
+    stopped: bool = False
+    ornaments: bool = False
+    free: bool = False
+    cents: float = 0.0
     noise: float | None = None
     room: float | None = None
     talk: float = 0.0
+    crowd: float | None = None
+    sound_font: str = SOUND_FONT
+
+    @property
+    def instruments(self) -> str:
+        """The instruments in words."""
+        names = [_NAMES[program] for program in self.programs]
+        return ", ".join([*names, *["chords"] * self.chords])
 
 
 PLAYINGS = {
@@ -68,6 +102,16 @@ PLAYINGS = {
     "fiddle, flute and banjo, dance tempo": Playing((40, 73, 105), tempo=None),
     "banjo, chords, dance tempo, room": Playing((105,), tempo=None, chords=True, room=1.0),
     "fiddle, 4 s of talk before": Playing(talk=4),
+    "fiddle, 30 cents flat": Playing(cents=-30),
+    "fiddle, double stops, dance tempo": Playing(tempo=None, stopped=True),
+    "flute, grace notes, dance tempo": Playing((73,), tempo=None, ornaments=True),
+    "fiddle, slow and free": Playing(tempo=75, free=True),
+    "concertina, people talking at 6 dB": Playing((23,), crowd=6),
+    "whistle, guitar chords, drums, dance tempo": Playing(
+        (78,), tempo=None, shift=12, chords=True, drums=True
+    ),
+    "flute, MuseScore's sounds, dance tempo": Playing((73,), tempo=None, sound_font=_MUSESCORE),
+    "fiddle, guitar chords, MuseScore's sounds": Playing(chords=True, sound_font=_MUSESCORE),
 }
 
 
@@ -77,15 +121,13 @@ def dance_tempo(abc: str) -> float:
     return {"6/8": 174.0, "9/8": 174.0, "12/8": 174.0, "3/4": 150.0, "2/4": 104.0}.get(metre, 208.0)
 
 
-def record(
-    abc: str, how: Playing, seconds: float, seed: list[int], sound_font: str = SOUND_FONT
-) -> NDArray[np.float32]:
+def record(abc: str, how: Playing, seconds: float, seed: list[int]) -> NDArray[np.float32]:
     """A piece of so many seconds (n,) of a tune, 22,050 samples a second, with a random start."""
     rng = np.random.default_rng(seed)
     tempo = (how.tempo or dance_tempo(abc)) * how.pace
     parts = []
     for number, program in enumerate(how.programs):
-        own = _sound(abc, program, tempo, how.shift, how.chords and number == 0, sound_font)
+        own = _sound(abc, program, tempo, how if number == 0 else replace(how, chords=False))
         # Players are neither exactly together nor equally loud.
         late = round(0.02 * number * RATE)
         parts.append(0.8**number * np.concatenate([np.zeros(late, np.float32), own]))
@@ -96,6 +138,12 @@ def record(
     # What fluidsynth adds behind the last note is echo.
     start = int(rng.integers(max(1, len(whole) - 2 * RATE - length)))
     piece = whole[start : start + length]
+    if how.cents:
+        faster = 2 ** (how.cents / 1200)
+        piece = np.interp(np.arange(0, len(piece) - 1, faster), np.arange(len(piece)), piece)
+    if how.crowd is not None:
+        said = talk(rng, len(piece) / RATE)
+        piece = piece + 10 ** (-how.crowd / 20) * piece.std() / said.std() * said[: len(piece)]
     if how.talk:
         said = talk(rng, how.talk)
         piece = np.concatenate([said * (piece.std() / said.std()), piece])
@@ -140,28 +188,34 @@ def _in_a_room(
 
 
 @lru_cache(maxsize=256)
-def _sound(
-    abc: str, program: int, tempo: float, shift: int, chords: bool, font: str
-) -> NDArray[np.float32]:
-    text = _with_chords(abc) if chords else re.sub(r'"[^"]*"', "", abc)
-    head, body = _parts(re.sub(r"^Q:.*\n", "", text, flags=re.M))
-    guitar = "%%MIDI chordprog 25\n%%MIDI bassprog 25\n" if chords else ""
-    text = (
-        f"{head}Q:1/4={tempo:.0f}\n{body[0]}%%MIDI program {program}\n"
-        f"%%MIDI transpose {shift}\n{guitar}{body[1]}"
-    )
+def _sound(abc: str, program: int, tempo: float, how: Playing) -> NDArray[np.float32]:
+    text = _with_chords(abc) if how.chords else re.sub(r'"[^"]*"', "", abc)
+    head, (key, body) = _parts(re.sub(r"^Q:.*\n", "", text, flags=re.M))
+    if how.ornaments:
+        body = _in_notes(body, r"([A-Ga-g])(?=[A-Ga-g]{2})", r"{c}\1")
+    if how.stopped:
+        body = _in_notes(body, r"(?<=[\s|])([A-Ga-g])(?=[A-Ga-g])", r"[D\1]")
+    if how.free:
+        rng = np.random.default_rng(len(body))
+        paces = iter(tempo * np.exp(np.clip(_FREE * rng.normal(size=1000).cumsum(), -0.3, 0.3)))
+        body = _in_notes(body, r"\|(?=[A-Ga-g])", lambda _: f"|[Q:1/4={next(paces):.0f}]")
+    lines = [f"%%MIDI program {program}", f"%%MIDI transpose {how.shift}"]
+    lines += ["%%MIDI chordprog 25", "%%MIDI bassprog 25"] if how.chords else []
+    lines += ["%%MIDI drum dzdd 36 42 42 90 60 70", "%%MIDI drumon"] if how.drums else []
+    text = f"{head}Q:1/4={tempo:.0f}\n{key}" + "\n".join([*lines, body])
     with tempfile.TemporaryDirectory() as folder:
         source, midi, wave = (Path(folder) / f"tune.{kind}" for kind in ("abc", "mid", "wav"))
         source.write_text(text)
         subprocess.run(
-            ["abc2midi", source, "-o", midi, *([] if chords else ["-NGUI"])],
+            ["abc2midi", source, "-o", midi, *([] if how.chords else ["-NGUI"])],
             check=False,
             capture_output=True,
         )
         subprocess.run(
-            ["fluidsynth", "-ni", "-F", wave, "-r", str(RATE), "-g", "0.5", font, midi],
+            ["fluidsynth", "-ni", "-F", wave, "-r", str(RATE), "-g", "0.5", how.sound_font, midi],
             check=True,
             capture_output=True,
+            timeout=60,
         )
         samples, _ = soundfile.read(wave, dtype="float32", always_2d=True)
     return np.asarray(samples.mean(axis=1))
@@ -200,8 +254,14 @@ def _with_chords(abc: str) -> str:
         best = max(triads, key=lambda name: sum(c in triads[name] for c in letters))
         return f'"{best}"{found.group()}'
 
-    lines = []
-    for line in re.sub(r'"[^"]*"', "", body).splitlines():
-        music = not re.match(r"^([A-Za-z]:|%)", line)
-        lines.append(re.sub(r"[^|\[\]:\\!]{3,}", bar, line) if music else line)
-    return head + key + "\n".join(lines) + "\n"
+    body = _in_notes(re.sub(r'"[^"]*"', "", body), r"[^|\[\]:\\!]{3,}", bar)
+    return head + key + body
+
+
+def _in_notes(body: str, pattern: str, by: str | Callable[[re.Match[str]], str]) -> str:
+    """The notes of a tune with a pattern replaced in all lines but fields and comments."""
+    lines = [
+        line if re.match(r"^([A-Za-z]:|%)", line) else re.sub(pattern, by, line)
+        for line in body.splitlines()
+    ]
+    return "\n".join(lines) + "\n"

@@ -63,3 +63,13 @@ def test_other_shapes_are_refused() -> None:
         ChromaTower(PITCHES)(torch.rand(2, 1, 100, 100))
     with pytest.raises(InputError, match="more than 12 pitches"):
         ChromaTower(PITCHES[:12])
+
+
+def test_what_sounds_on_counts_less() -> None:
+    pitches = [36 + 0.5 * row for row in range(168)]
+    sound = torch.zeros(1, 168, 120)
+    sound[0, pitches.index(69.0)] = 1
+    sound[0, pitches.index(74.0), 60:66] = 0.8
+    plain, moving = (Chroma(pitches, lasting)(sound)[0, :, 62] for lasting in (0.0, 0.7))
+    assert plain[9] > plain[2]
+    assert moving[2] > moving[9]

@@ -5,11 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccal.music import alignment
-from ccal.music.alignment import CERTAIN, align, evidence, follow_melody, melody
+from ccal.music.alignment import USUAL, align, evidence, follow_melody, melody
 from ccal.music.rendering import ONSET
 
-BEND, JUMP = alignment._BEND, alignment._JUMP
+BEND, JUMP = USUAL.bend, USUAL.jump
 
 
 def slow_score(found: np.ndarray, notes: np.ndarray) -> float:
@@ -59,7 +58,7 @@ def test_a_clear_recording_has_all_the_evidence_of_its_own_notes(tempo: float, s
     played = notes[(np.arange(frames) * tempo / 15 / 31.25).astype(int).clip(max=63)]
     chroma = np.eye(12, dtype=np.float32)[(played + shift) % 12]
     found, notes = evidence(chroma, tempo), (notes + np.int8(shift)) % np.int8(12)
-    right, backwards = align(found, [notes, notes[::-1]]) / (len(chroma) * CERTAIN)
+    right, backwards = align(found, [notes, notes[::-1]]) / (len(chroma) * USUAL.certain)
     assert right > 0.8
     assert backwards < 0.5
     path = follow_melody(found, notes)

@@ -30,6 +30,8 @@ _MELODIC, _RARER = 69, 0.3
 _HARMONICS = {1: 1.0, 2: 0.8, 3: 0.6, 4: 0.4}
 # Bands, two octaves, whose mean is the background, and how decided the choice of a pitch is.
 _AROUND, _DECIDED = 49, 0.7
+# Frames, 1.3 seconds, whose mean is what sounds on.
+_LONG = 41
 
 
 class Chroma(nn.Module):
@@ -38,6 +40,9 @@ class Chroma(nn.Module):
     In every frame the shares of the pitch classes C, C sharp, ..., B add up to 1. A band counts by
     how far it is above the bands around it, in units of its own frame: neither loudness nor the
     colour of an instrument matters. `pitches` are those of the rows, as numbers of MIDI, rising.
+
+    What sounds on, chords, drones and echoes, counts less by the share `lasting` of its mean over
+    1.3 seconds.
 
     >>> pitches = [float(pitch) for pitch in np.arange(36, 120, 0.5)]
     >>> a = torch.zeros(1, len(pitches), 1)
@@ -51,8 +56,9 @@ class Chroma(nn.Module):
     rarity: Tensor
     fold: Tensor
 
-    def __init__(self, pitches: Sequence[float]) -> None:
+    def __init__(self, pitches: Sequence[float], lasting: float = 0.0) -> None:
         super().__init__()
+        self.lasting = lasting
         grid = _LOWEST + np.arange(_BANDS) / 2
         rows = np.asarray(pitches, dtype=np.float64)
         bands = np.stack([np.interp(grid, rows, unit) for unit in np.eye(len(rows))], axis=1)
@@ -74,6 +80,9 @@ class Chroma(nn.Module):
         bands = (self.bands @ spectrograms).mT
         around = functional.avg_pool1d(bands, _AROUND, 1, _AROUND // 2, count_include_pad=False)
         clear = (bands - around).clamp(min=0)
+        if self.lasting:
+            long = functional.avg_pool1d(clear.mT, _LONG, 1, _LONG // 2, count_include_pad=False)
+            clear = (clear - self.lasting * long.mT).clamp(min=0)
         size = clear.square().mean(2, keepdim=True).sqrt()
         full = size + 0.1 * size.mean(1, keepdim=True) + 1e-6
         # In silence every pitch class is as likely.

@@ -8,6 +8,7 @@ repeat parts, or begin another one.
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +22,31 @@ CLASSES = 12
 SIXTEENTH = 240
 # Grid positions of the last note, whose end is not stored.
 _LAST = 4
-# The share of frames whose pitch class says nothing, and the costs of a step that is too short or
-# too long, and of going on elsewhere, as logarithms of probabilities.
-_UNCLEAR, _BEND, _JUMP = 0.36, 3.0, 60.0
-# The evidence of a frame in which only the right class sounds.
-CERTAIN = math.log(_UNCLEAR + (1 - _UNCLEAR) * CLASSES)
 # Before each melody: nothing can come from the one before it.
 _GAP = 2
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What alignment expects of players, as logarithms of probabilities but for the first.
+
+    Args:
+        unclear: share of frames whose pitch class says nothing.
+        bend: cost of a step that is too short or too long.
+        jump: cost of going on elsewhere.
+    """
+
+    unclear: float = 0.36
+    bend: float = 3.0
+    jump: float = 60.0
+
+    @property
+    def certain(self) -> float:
+        """The evidence of a frame in which only the right class sounds."""
+        return math.log(self.unclear + (1 - self.unclear) * CLASSES)
+
+
+USUAL = Costs()
 
 
 def melody(onsets: NDArray[np.void]) -> NDArray[np.int8]:
@@ -37,13 +56,13 @@ def melody(onsets: NDArray[np.void]) -> NDArray[np.int8]:
     return np.asarray(onsets["pitch"][note] % CLASSES, dtype=np.int8)
 
 
-def evidence(chroma: Floats, tempo: float) -> Floats:
+def evidence(chroma: Floats, tempo: float, costs: Costs = USUAL) -> Floats:
     """For each sixteenth note of a recording, how much speaks for each pitch class (steps, 12).
 
     Logarithms of likelihoods, compared with every class being as likely, from its `chroma`
     (frames, 12). The recording is played at `tempo` quarter notes a minute.
     """
-    likely = np.log(_UNCLEAR + (1 - _UNCLEAR) * CLASSES * chroma)
+    likely = np.log(costs.unclear + (1 - costs.unclear) * CLASSES * chroma)
     step = FRAME_RATE * 15.0 / tempo
     count = max(1, int(len(chroma) / step))
     edges = np.rint(np.arange(count + 1) * step).astype(np.int64).clip(max=len(chroma))
@@ -51,7 +70,7 @@ def evidence(chroma: Floats, tempo: float) -> Floats:
     return np.asarray(np.diff(total[edges], axis=0), dtype=np.float32)
 
 
-def align(found: Floats, melodies: Sequence[NDArray[np.int8]]) -> Floats:
+def align(found: Floats, melodies: Sequence[NDArray[np.int8]], costs: Costs = USUAL) -> Floats:
     """The evidence `found` (steps, 12) along the best path through each of some melodies.
 
     >>> scale = np.array([0, 2, 4, 5, 7, 9, 11, 0], dtype=np.int8)
@@ -68,8 +87,8 @@ def align(found: Floats, melodies: Sequence[NDArray[np.int8]]) -> Floats:
     total = np.zeros(len(classes), dtype=np.float32)
     best = np.zeros(len(melodies), dtype=np.float32)
     for row in wide:
-        new = np.repeat(best - _JUMP, lengths)
-        bent = total - _BEND
+        new = np.repeat(best - costs.jump, lengths)
+        bent = total - costs.bend
         np.maximum(new, bent, out=new)
         np.maximum(new[1:], total[:-1], out=new[1:])
         np.maximum(new[2:], bent[:-2], out=new[2:])
@@ -78,7 +97,9 @@ def align(found: Floats, melodies: Sequence[NDArray[np.int8]]) -> Floats:
     return best
 
 
-def follow_melody(found: Floats, melody: NDArray[np.int8]) -> NDArray[np.int64]:
+def follow_melody(
+    found: Floats, melody: NDArray[np.int8], costs: Costs = USUAL
+) -> NDArray[np.int64]:
     """The sixteenth notes (steps,) of a melody on the best path of `align`.
 
     >>> found = np.full((3, 12), -10, dtype=np.float32)
@@ -91,10 +112,10 @@ def follow_melody(found: Floats, melody: NDArray[np.int8]) -> NDArray[np.int64]:
     origin = np.empty((steps, length), dtype=np.int32)
     here = np.arange(length)
     # By how many positions each way goes on, and what it costs.
-    ways = ((1, 0.0), (0, _BEND), (2, _BEND))
+    ways = ((1, 0.0), (0, costs.bend), (2, costs.bend))
     for row in range(steps):
         start = int(total.argmax())
-        new = np.full(length, total[start] - _JUMP, dtype=np.float32)
+        new = np.full(length, total[start] - costs.jump, dtype=np.float32)
         origin[row] = start
         for forward, cost in ways:
             reached = np.full(length, -np.inf, dtype=np.float32)

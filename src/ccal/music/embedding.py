@@ -24,6 +24,10 @@ _BATCH = 64
 
 # The number of a tune, and the column and the frame in the middle of both snippets.
 POSITION = np.dtype([("tune", "<i4"), ("column", "<f4"), ("frame", "<f4")])
+# Semitones by which recordings may be higher than the A of 440 Hz.
+_TUNINGS = np.linspace(-0.4, 0.5, 10).tolist()
+# How much less lasting sounds count in recordings: the melody is what moves.
+_LASTING = 0.7
 # An eighth note in the ticks of the store: most notes of a dance begin on one, and models have
 # learned from snippets with a note in the middle.
 _STEP = 480
@@ -85,7 +89,9 @@ class Embedder:
             if isinstance(tower, VGG | ChromaTower):
                 self._model.towers[name] = tower.fused()
         self.turns = isinstance(self._model.towers["audio"], ChromaTower)
-        self._chroma = Chroma(band_pitches())
+        self._chroma = [
+            Chroma([pitch - higher for pitch in band_pitches()], _LASTING) for higher in _TUNINGS
+        ]
         with torch.no_grad():
             self.dim = self.embed("sheet", cut(np.eye(100, 40), np.array([50.0]))).shape[1]
 
@@ -95,8 +101,13 @@ class Embedder:
         return np.asarray(unit_rows(rows.cpu(), f"the embedding of {modality}").numpy())
 
     def chroma(self, sound: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The shares (frames, 12) of the pitch classes in a spectrogram (frames, 136)."""
-        return np.asarray(self._chroma(torch.from_numpy(sound).T[None])[0].T.numpy())
+        """The shares (frames, 12) of the pitch classes in a spectrogram (frames, 136).
+
+        Of all tunings the one in which the pitches are most decided.
+        """
+        rows = torch.from_numpy(sound).T[None]
+        found = (tuned(rows)[0] for tuned in self._chroma)
+        return np.asarray(max(found, key=lambda shares: float(shares.square().mean())).T.numpy())
 
     def features(self, sound: NDArray[np.float32]) -> NDArray[np.float32]:
         """What the tower of sound sees of a spectrogram (frames, 136): its chroma, or itself.

@@ -1,15 +1,16 @@
 """Which tune a recording is: the model proposes tunes at many tempi and keys, alignment decides.
 
 Nobody knows how fast and in which key the players played. At each tempo and in each key, a few
-snippets of the recording vote for tunes, as the model embeds them. Votes of one tempo are compared
-with all others of that tempo. The best proposals are laid along the recording note by note
-(`alignment`), beside the same melodies backwards: a tune that is not there fits no better than
-those.
+snippets of the recording vote for tunes, as the model embeds them. The tunes with most votes are
+laid along the recording note by note (`alignment`), beside the same melodies backwards: a tune that
+is not there fits no better than those.
 """
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Self
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from ccal.music.alignment import CERTAIN, CLASSES, align, evidence, follow_melody, melody
+from ccal.music.alignment import CLASSES, USUAL, Costs, align, evidence, follow_melody, melody
 from ccal.music.audio import FRAME_RATE
 from ccal.music.embedding import Embedder, cut
 from ccal.music.identification import Alignment, votes
@@ -29,23 +30,21 @@ Floats = NDArray[np.float32]
 # Quarter notes a minute; the model knows all between two neighbours.
 TEMPI = tuple(float(tempo) for tempo in np.geomspace(60, 265, 9))
 MODEL_TEMPO = 120.0
-# Snippets that vote for every tempo and key, and then for so many of the best; fewer, if there are
-# more than so many positions for all of them together.
-_FEW, _MANY, _LIKELY, _MOST = 8, 32, 36, 5_000_000
-# Proposals that are laid along the recording; how many of the best are laid at tempi nearby, too.
-_PROPOSALS, _SETTLED, _NEARBY = 400, 10, 1.06
+# Snippets that vote, and proposals of all tempi and keys.
+_SNIPPETS, _PROPOSALS = 12, 864
+# Tunes that are laid at every tempo and, of these, tempi nearby.
+_SETTLED, _NEARBY = 20, 1.06
 # The logistic curve of `confidence`, fitted to recordings whose tune was and was not searched, and
 # the confidence from which on a tune is known: there, 2% of the tunes were missed, and 96% of the
 # recordings without their tune were said to be unknown.
-_SCALE, _OFFSET, KNOWN = 40.0, -3.2, 0.5
+SCALE, OFFSET, KNOWN = 40.0, -3.2, 0.5
 
 
 @dataclass(frozen=True)
 class Proposal:
     """A tune, how it would be played (quarter notes a minute, semitones up), and its score.
 
-    Of votes the score is in standard deviations of all tunes and keys at that tempo; once the tune
-    is laid along the recording it is the evidence, as in `Heard`.
+    The score is that of `Heard`, once the tune is laid along the recording.
     """
 
     tune: int
@@ -82,13 +81,18 @@ class Listener:
         bounds: NDArray[np.int64],
         onsets: Sequence[NDArray[np.void]],
     ) -> None:
-        self._embedder, self._bounds = embedder, bounds
+        self._embedder, self._bounds, self._costs = embedder, bounds, USUAL
         self._melodies = [melody(notes) for notes in onsets]
-        # Neighbours look alike: every quarter note is enough for the first votes.
+        # Neighbours look alike: every quarter note is enough for votes.
         rows = [np.arange(a, b, 2) for a, b in pairwise(bounds.tolist())]
-        self._thin = vectors[np.concatenate(rows)]
-        self._thin_bounds = np.cumsum([0, *map(len, rows)])
-        self._all = vectors
+        self._vectors = vectors[np.concatenate(rows)]
+        self._vector_bounds = np.cumsum([0, *map(len, rows)])
+
+    def at(self, costs: Costs) -> Self:
+        """The same tunes, searched with other costs of the alignment."""
+        other = copy(self)
+        other._costs = costs
+        return other
 
     def identify(self, sound: Floats, k: int) -> list[Heard]:
         """The k tunes that fit a spectrogram (frames, 136) best, the best first."""
@@ -117,8 +121,12 @@ class Listener:
         backwards = -np.inf
         for tempo, alike in at_tempo.items():
             own = [self._melody(proposal) for proposal in alike]
-            both = align(evidence(chroma, tempo), own + [notes[::-1] for notes in own])
-            both /= len(chroma) * CERTAIN
+            both = align(
+                evidence(chroma, tempo, self._costs),
+                own + [notes[::-1] for notes in own],
+                self._costs,
+            )
+            both /= len(chroma) * self._costs.certain
             backwards = max(backwards, float(both[len(own) :].max()))
             for one, score in zip(alike, both.tolist(), strict=False):
                 if one.tune not in best or score > best[one.tune].score:
@@ -130,56 +138,37 @@ class Listener:
         return (self._melodies[proposal.tune] + np.int8(proposal.shift)) % np.int8(CLASSES)
 
     def propose(self, sound: Floats) -> list[Proposal]:
-        """Tunes that most snippets of a spectrogram (frames, 136) vote for, the best first."""
+        """At each tempo and in each key, the tunes that a spectrogram (frames, 136) votes for."""
         features = self._embedder.features(sound)
         shifts = range(CLASSES if self._embedder.turns else 1)
+        paced = {tempo: self._snippets(features, tempo) for tempo in TEMPI}
         ways = [(tempo, shift) for tempo in TEMPI for shift in shifts]
-        each = self._votes(features, ways, _FEW, self._thin, self._thin_bounds)
-        by_tempo = each.reshape(len(TEMPI), -1)
-        usual = by_tempo.mean(axis=1), by_tempo.std(axis=1) + 1e-3
-        mean, deviation = (np.repeat(values, len(shifts)) for values in usual)
-        likely = max(_LIKELY // 3, min(_LIKELY, _MOST // len(self._all)))
-        first = np.argsort((mean - each.max(axis=1)) / deviation)[:likely]
-        ways = [ways[way] for way in first.tolist()]
-        each = self._votes(features, ways, _MANY, self._all, self._bounds)
-        each = (each - mean[first, None]) / deviation[first, None]
-        proposals = [
-            Proposal(tune, *way, float(votes_here[tune]))
-            for way, votes_here in zip(ways, each, strict=True)
-            for tune in np.argsort(-votes_here)[:_PROPOSALS].tolist()
+        # Played some semitones higher than written, and turned back.
+        parts = [paced[tempo].roll(-shift, dims=2) for tempo, shift in ways]
+        each = votes(
+            self._embedder.embed("audio", torch.cat(parts)), self._vectors, self._vector_bounds
+        )
+        ends = np.cumsum([len(part) for part in parts])[:-1]
+        return [
+            Proposal(tune, *way)
+            for way, own in zip(ways, np.split(each, ends), strict=True)
+            for tune in np.argsort(-own.mean(axis=0))[: _PROPOSALS // len(ways)].tolist()
         ]
-        return sorted(proposals, key=lambda proposal: -proposal.score)[:_PROPOSALS]
 
-    def _snippets(self, features: Floats, tempo: float, count: int) -> Tensor:
-        """At most `count` snippets, evenly spread, of features played at the model's tempo."""
+    def _snippets(self, features: Floats, tempo: float) -> Tensor:
+        """At most 12 snippets, evenly spread, of features played at the model's tempo."""
         length = max(1, round(len(features) * tempo / MODEL_TEMPO))
         rows = torch.from_numpy(features.T[None].copy())
         paced = functional.interpolate(rows, length, mode="area")[0].T.numpy()
         room = min(FRAMES // 4, length // 2)
-        count = max(1, min(count, (length - 2 * room) // 8 + 1))
+        count = max(1, min(_SNIPPETS, (length - 2 * room) // 8 + 1))
         middles = np.linspace(room, length - room, count) if count > 1 else np.array([length / 2])
         return cut(paced, middles, mirrored=True)
-
-    def _votes(
-        self,
-        features: Floats,
-        ways: Sequence[tuple[float, int]],
-        count: int,
-        vectors: Floats,
-        bounds: NDArray[np.int64],
-    ) -> NDArray[np.float64]:
-        """The votes (ways, tunes) of at most `count` snippets, for each tempo and shift."""
-        paced = {tempo: self._snippets(features, tempo, count) for tempo in {t for t, _ in ways}}
-        # Played some semitones higher than written, and turned back.
-        parts = [paced[tempo].roll(-shift, dims=2) for tempo, shift in ways]
-        each = votes(self._embedder.embed("audio", torch.cat(parts)), vectors, bounds)
-        ends = np.cumsum([len(part) for part in parts])[:-1]
-        return np.stack([own.mean(axis=0, dtype=np.float64) for own in np.split(each, ends)])
 
     def _settle(self, chroma: Floats, begin: int, found: Proposal, backwards: float) -> Heard:
         """A tune with its path along the recording, from frame `begin` on."""
         tune, tempo = found.tune, found.tempo
-        path = follow_melody(evidence(chroma, tempo), self._melody(found))
+        path = follow_melody(evidence(chroma, tempo, self._costs), self._melody(found), self._costs)
         first, last = _longest(path)
         frames = begin + np.asarray((np.arange(first, last) + 0.5) * FRAME_RATE * 15 / tempo)
         rows = self._bounds[tune] + path[first:last] // 2
@@ -194,7 +183,7 @@ def confidence(score: float, backwards: float) -> float:
 
     `backwards` is the best score of a melody that is backwards.
     """
-    return float(1 / (1 + np.exp(-(_SCALE * (score - backwards) + _OFFSET))))
+    return float(1 / (1 + np.exp(-(SCALE * (score - backwards) + OFFSET))))
 
 
 def _longest(path: NDArray[np.int64]) -> tuple[int, int]:

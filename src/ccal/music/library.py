@@ -246,7 +246,7 @@ class TuneLibrary(TuneBook):
         """
         check("k", k, Whole(at_least=1))
         heard = listen(audio, self.level)[:_HEARD]
-        found = self._listener.identify(heard, k)
+        found = self.listener.identify(heard, k)
         return [self._match(heard) for heard in found]
 
     def identify_page(self, page: Page | list[StaffLine], k: int = 10) -> list[PageTune]:
@@ -317,7 +317,8 @@ class TuneLibrary(TuneBook):
         return answers
 
     @cached_property
-    def _listener(self) -> Listener:
+    def listener(self) -> Listener:
+        """The search for recordings in this library."""
         onsets = [self.notes(number) for number in range(len(self))]
         return Listener(self._embedder, self.vectors["sheet"], self._bounds, onsets)
 

@@ -7,7 +7,9 @@ several tunes is cut into runs of lines, each with the tune that fits all of the
 """
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,20 +28,40 @@ Steps = NDArray[np.int64]
 _HOP, _FILLED = 10, 0.75
 # Tunes proposed for the whole page, and for each line.
 _PROPOSALS, _PER_LINE = 400, 40
-# What a head is worth on the note of its step, beside it, elsewhere; and a head or note left out.
-_RIGHT, _NEAR, _WRONG, _LEFT_OUT = 1.0, -0.2, -0.6, -0.5
-# The worth of a cosine of 1 beside that of a head.
-_MODEL = 0.2
-# Lines of this worth are lost to begin another tune.
-_CHANGE = 0.35
 # How sharply the confidence rises with the worth of a head, and the worth at which it is a half,
 # which rises with that of the best tune backwards: fitted to 16 scans and exported pages.
-_SHARP, _HALF, _OTHER = 15.5, 0.54, 0.27
+SHARP, HALF, OTHER = 15.5, 0.54, 0.27
 # A line with fewer heads is no evidence.
 _FEW = 5
 _LETTERS = "cdefgab"
 # More than the worth of any line.
 _APART = 1e4
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What the heads of a line are worth, where one on the note of its step is worth 1.
+
+    Args:
+        near: a head one step beside the note.
+        wrong: a head elsewhere.
+        left_out: a head without a note, and a note without a head.
+        model: a cosine of 1, beside all heads of a line.
+        change: what is lost to begin another tune, in lines.
+    """
+
+    near: float = -0.2
+    wrong: float = -0.6
+    left_out: float = -0.5
+    model: float = 0.2
+    change: float = 0.35
+
+    def of(self, away: Steps) -> NDArray[np.float64]:
+        """The worth of heads that are so many steps away from their notes."""
+        return np.where(away == 0, 1.0, np.where(away == 1, self.near, self.wrong))
+
+
+USUAL = Worth()
 
 
 @dataclass(frozen=True)
@@ -76,10 +98,12 @@ class Reading:
         return sureness(self.score, self.other)
 
 
-def sureness(score: float, other: float) -> float:
-    """The confidence of a reading; `benchmarks.pages` measures it."""
-    away = score - _HALF - _OTHER * max(other, 0.0)
-    return float(1 / (1 + np.exp(-_SHARP * away)))
+def sureness(
+    score: float, other: float, sharp: float = SHARP, half: float = HALF, shared: float = OTHER
+) -> float:
+    """The confidence of a reading; `benchmarks.pages` fits and measures it."""
+    away = score - half - shared * max(other, 0.0)
+    return float(1 / (1 + np.exp(-sharp * away)))
 
 
 def heads_of(score: Score) -> Heads:
@@ -109,7 +133,7 @@ def heads_on(ink: Floats) -> Heads:
     return Heads(found["step"].astype(np.int64), found["column"].astype(np.float64))
 
 
-def lay_along(heads: Steps, tunes: Sequence[Steps]) -> NDArray[np.float64]:
+def lay_along(heads: Steps, tunes: Sequence[Steps], worth: Worth = USUAL) -> NDArray[np.float64]:
     """The worth of the heads (n,) of a line along the best path through each tune, a head.
 
     >>> scale = np.arange(8)
@@ -124,19 +148,19 @@ def lay_along(heads: Steps, tunes: Sequence[Steps]) -> NDArray[np.float64]:
     inside[starts] = False
     notes[inside] = np.concatenate(tunes)
     # What leaves out notes goes on to the right, but never into the next tune.
-    ramp = -_LEFT_OUT * np.arange(len(notes)) + _APART * np.repeat(np.arange(len(tunes)), lengths)
+    ramp = -worth.left_out * np.arange(len(notes)) + _APART * np.repeat(
+        np.arange(len(tunes)), lengths
+    )
     total = np.zeros(len(notes))
     for head in heads.tolist():
-        away = np.abs(notes - head)
-        worth = np.where(away == 0, _RIGHT, np.where(away == 1, _NEAR, _WRONG))
-        new = total + _LEFT_OUT
-        before = total[:-1] + worth[1:]
+        new = total + worth.left_out
+        before = total[:-1] + worth.of(np.abs(notes - head))[1:]
         new[1:] = np.where(inside[1:], np.maximum(new[1:], before), new[1:])
         total = np.maximum.accumulate(new + ramp) - ramp
     return np.asarray(np.maximum.reduceat(total, starts) / max(1, len(heads)))
 
 
-def follow_steps(heads: Steps, tune: Steps) -> NDArray[np.int64]:
+def follow_steps(heads: Steps, tune: Steps, worth: Worth = USUAL) -> NDArray[np.int64]:
     """The notes (n,) of a tune under the heads of a line on the best path; -1 for none.
 
     >>> follow_steps(np.array([2, 3, 9, 4]), np.arange(8)).tolist()
@@ -145,18 +169,16 @@ def follow_steps(heads: Steps, tune: Steps) -> NDArray[np.int64]:
     n, m = len(heads), len(tune)
     total = np.zeros((n + 1, m + 1))
     for i in range(n):
-        away = np.abs(tune - heads[i])
-        worth = np.where(away == 0, _RIGHT, np.where(away == 1, _NEAR, _WRONG))
-        new = total[i] + _LEFT_OUT
-        new[1:] = np.maximum(new[1:], total[i, :-1] + worth)
-        ramp = -_LEFT_OUT * np.arange(m + 1)
+        new = total[i] + worth.left_out
+        new[1:] = np.maximum(new[1:], total[i, :-1] + worth.of(np.abs(tune - heads[i])))
+        ramp = -worth.left_out * np.arange(m + 1)
         total[i + 1] = np.maximum.accumulate(new + ramp) - ramp
     found = np.full(n, -1, dtype=np.int64)
     i, j = n, int(total[n].argmax())
     while i > 0:
-        if np.isclose(total[i, j], total[i - 1, j] + _LEFT_OUT):
+        if np.isclose(total[i, j], total[i - 1, j] + worth.left_out):
             i -= 1
-        elif j > 0 and np.isclose(total[i, j], total[i, j - 1] + _LEFT_OUT):
+        elif j > 0 and np.isclose(total[i, j], total[i, j - 1] + worth.left_out):
             j -= 1
         else:
             i, j = i - 1, j - 1
@@ -179,6 +201,13 @@ class PageReader:
         notes: Callable[[int], Heads],
     ) -> None:
         self._embedder, self._vectors, self._bounds, self._notes = embedder, vectors, bounds, notes
+        self._worth = USUAL
+
+    def at(self, worth: Worth) -> Self:
+        """The same tunes, searched with heads of another worth."""
+        other = copy(self)
+        other._worth = worth
+        return other
 
     def identify(
         self, lines: Sequence[StaffLine], k: int, *, without: Sequence[int] = ()
@@ -196,12 +225,12 @@ class PageReader:
         tunes = np.setdiff1d(np.concatenate(proposed), without)
         notes = [self._notes(tune).steps for tune in tunes.tolist()]
         both = notes + [own[::-1] for own in notes]
-        worth = np.stack([lay_along(own.steps, both) for own in heads])
-        forward, backward = worth[:, : len(tunes)], worth[:, len(tunes) :]
+        laid = np.stack([lay_along(own.steps, both, self._worth) for own in heads])
+        forward, backward = laid[:, : len(tunes)], laid[:, len(tunes) :]
         # Between paths of equal worth the model decides, and alone where a line has no heads.
-        total = forward + _MODEL * polled[:, tunes]
+        total = forward + self._worth.model * polled[:, tunes]
         answers: list[list[Reading]] = []
-        for run in runs(total * weights[:, None] / weights.mean()):
+        for run in runs(total * weights[:, None] / weights.mean(), self._worth.change):
             share = weights[run] / weights[run].sum()
             other = float((share @ backward[run]).max())
             answers.append([])
@@ -225,7 +254,7 @@ class PageReader:
     def _places(self, tune: int, run: list[int], heads: list[Heads]) -> NDArray[np.float64]:
         notes, rows = self._notes(tune), []
         for line in run:
-            found = follow_steps(heads[line].steps, notes.steps)
+            found = follow_steps(heads[line].steps, notes.steps, self._worth)
             on = found >= 0
             number = np.full(int(on.sum()), float(line))
             rows.append(np.stack([number, heads[line].at[on], notes.at[found[on]]], axis=1))
@@ -238,8 +267,10 @@ class PageReader:
         return np.asarray(np.mean(parts, axis=(0, 1), dtype=np.float64))
 
 
-def runs(worth: NDArray[np.float64]) -> list[list[int]]:
+def runs(worth: NDArray[np.float64], change: float = USUAL.change) -> list[list[int]]:
     """Lines cut into runs, each of one tune, so that the `worth` (lines, tunes) is the largest.
+
+    To begin another tune costs `change`.
 
     >>> runs(np.array([[0.9, 0.2], [0.6, 0.5], [0.1, 0.8], [0.2, 0.9]]))
     [[0, 1], [2, 3]]
@@ -247,9 +278,9 @@ def runs(worth: NDArray[np.float64]) -> list[list[int]]:
     total, came = worth[0], []
     for row in worth[1:]:
         best = int(total.argmax())
-        changed = total[best] - _CHANGE > total
+        changed = total[best] - change > total
         came.append(np.where(changed, best, np.arange(len(total))))
-        total = np.where(changed, total[best] - _CHANGE, total) + row
+        total = np.where(changed, total[best] - change, total) + row
     path = [int(total.argmax())]
     for back in reversed(came):
         path.append(int(back[path[-1]]))
