@@ -149,23 +149,8 @@ def fit_pairs(
     The moments are returned too, unless a view was reduced to the span of its samples.
     """
     parameters.components(x.dim, y.dim, x.rows)
-    spans = tuple(SampleSpan(v) if v.dim > v.rows else None for v in (x, y))
-    chosen_on = None
-    if valid is not None and parameters.automatic:
-        rows = np.arange(0, valid[0].rows, -(-valid[0].rows // _MAX_SCORED))
-        blocks = [view.read_rows(rows).astype(np.float64) for view in valid]
-        for view, block in zip(valid, blocks, strict=True):
-            if not np.isfinite(block).all():
-                view.refuse_values()
-        numbers = [equal_rows(block) for block in blocks]
-        fold = [
-            torch.from_numpy(block if span is None else span.project(block))
-            for block, span in zip(blocks, spans, strict=True)
-        ]
-        chosen_on = different((fold[0], fold[1]), numbers, None)
-    narrow = [
-        v if span is None else span.coordinates for v, span in zip((x, y), spans, strict=True)
-    ]
+    spans = tuple(SampleSpan(view) if view.dim > view.rows else None for view in (x, y))
+    narrow = [span.coordinates if span else view for view, span in zip((x, y), spans, strict=True)]
     told = progress and partial(progress, "samples")
     gather = partial(stream, narrow[0], narrow[1], chunk_rows=parameters.chunk_rows, progress=told)
 
@@ -176,10 +161,34 @@ def fit_pairs(
             for view, span, sample in zip((x, y), spans, fold, strict=True)
         ]
 
-    dims = x.dim, y.dim
-    keys: dict[str, Any] = {"groups": groups, "items": items, "spans": spans, "rows_of": rows_of}
-    keys["chosen_on"] = chosen_on
-    return fit_gathered(x.rows, dims, gather, parameters, progress, **keys)
+    return fit_gathered(
+        x.rows,
+        (x.dim, y.dim),
+        gather,
+        parameters,
+        progress,
+        groups=groups,
+        items=items,
+        spans=spans,
+        rows_of=rows_of,
+        chosen_on=_validation(valid, spans) if valid and parameters.automatic else None,
+    )
+
+
+def _validation(
+    valid: tuple[ArrayView, ArrayView], spans: tuple[SampleSpan | None, ...]
+) -> tuple[Tensor, Tensor, Positives]:
+    """The different items of some validation pairs, and which of them belong together."""
+    rows = np.arange(0, valid[0].rows, -(-valid[0].rows // _MAX_SCORED))
+    blocks = [view.read_rows(rows).astype(np.float64) for view in valid]
+    for view, block in zip(valid, blocks, strict=True):
+        if not np.isfinite(block).all():
+            view.refuse_values()
+    x, y = (
+        torch.from_numpy(block if span is None else span.project(block))
+        for block, span in zip(blocks, spans, strict=True)
+    )
+    return different((x, y), [equal_rows(block) for block in blocks], None)
 
 
 def fit_gathered(
