@@ -1,4 +1,4 @@
-"""Tables as lines of text."""
+"""Text for people: printable, cut to a length, in aligned columns."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -16,7 +16,28 @@ def printable(text: str) -> str:
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
-def align(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:
+def is_text(text: str) -> bool:
+    r"""Whether files and databases can keep it: no NUL, no half of a surrogate pair.
+
+    >>> is_text("robin"), is_text("\ud800")
+    (True, False)
+    """
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False
+
+
+def short(text: str, length: int) -> str:
+    """A text cut to a length.
+
+    >>> short("two dogs run", 8)
+    'two dog…'
+    """
+    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+
+
+def align(rows: Sequence[Sequence[str]], left: Collection[int], *, indent: int = 0) -> list[str]:
     """Rows of cells as lines with aligned columns: those in `left` flush left, others flush right.
 
     >>> align([["rank", "id", ""], ["1", "robin", "year=1990"]], left=(1, 2))
@@ -25,7 +46,5 @@ def align(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:
     rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     sides = [str.ljust if number in left else str.rjust for number in range(len(widths))]
-    return [
-        "  ".join(s(c, w) for s, c, w in zip(sides, row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    lines = ("  ".join(s(c, w) for s, c, w in zip(sides, r, widths, strict=True)) for r in rows)
+    return [" " * indent + line.rstrip() for line in lines]
