@@ -11,10 +11,9 @@ from PIL import Image
 from ccal.data.pairs import Rows
 from ccal.errors import CcalError, InputError
 from ccal.evaluation import two_way_ranks
-from ccal.reports import Example, Hit, inline, pick_examples
+from ccal.reports import Example, ExampleHit, inline, pick_examples, write_report
 from ccal.reports.inline import data_uri
-from ccal.reports.pages import show_examples
-from tests.reports.inputs import HOSTILE, Page, pair
+from tests.reports.inputs import HOSTILE, Page, pair, report
 
 
 def test_examples_are_the_extremes_and_the_middle() -> None:
@@ -112,6 +111,18 @@ def test_without_pillow_small_pictures_are_kept_and_large_ones_named(
     assert data_uri(large) is None
 
 
+def gallery(folder: Path, example: Example) -> str:
+    """The HTML of an example on a page."""
+    page = write_report(
+        folder / "page.html", title="t", facts={}, report=report(bootstrap=0), examples=[example]
+    )
+    return (
+        page.read_text(encoding="utf-8")
+        .partition("<h2>Examples</h2>")[2]
+        .partition("</section>")[0]
+    )
+
+
 def test_a_file_that_is_no_picture_is_shown_by_its_name(tmp_path: Path) -> None:
     text = tmp_path / "<b>.txt"
     text.write_text("no picture")
@@ -120,15 +131,15 @@ def test_a_file_that_is_no_picture_is_shown_by_its_name(tmp_path: Path) -> None:
     assert data_uri(text) is None
     assert data_uri(tmp_path / "absent.png") is None
     assert data_uri(tmp_path) is None
-    hit = Hit(text, 1, 0.5, True)
-    shown = show_examples([Example("a -> b", "best", "query", 1, (hit,), hit)])
+    hit = ExampleHit(text, 1, 0.5, True)
+    shown = gallery(tmp_path, Example("a -> b", "best", "query", 1, (hit,), hit))
     assert "&lt;b&gt;.txt" in shown
     assert "<img" not in shown
 
 
-def test_the_gallery_shows_the_counterpart_that_was_not_found() -> None:
-    hit, right = Hit("wrong", 1, -0.5, False), Hit(HOSTILE, 1234, -0.7, True)
-    shown = show_examples([Example("a -> b", "worst", "x" * 10_000, 1234, (hit,), right)])
+def test_the_gallery_shows_the_counterpart_that_was_not_found(tmp_path: Path) -> None:
+    hit, right = ExampleHit("wrong", 1, -0.5, False), ExampleHit(HOSTILE, 1234, -0.7, True)
+    shown = gallery(tmp_path, Example("a -> b", "worst", "x" * 10_000, 1234, (hit,), right))
     text = " ".join(Page(shown).text)
     assert "1,234." in text
     assert "−0.70" in text

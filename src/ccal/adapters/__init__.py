@@ -5,8 +5,7 @@ sentences    `encode(texts)` as sentence-transformers has it
 langchain    embeddings and a retriever for LangChain
 llama_index  embeddings and a retriever for LlamaIndex
 rows         pairs from Hugging Face datasets, WebDataset shards and Parquet with image bytes
-mlflow       a callback that logs the epochs of a training to MLflow
-wandb        the same for Weights & Biases
+callbacks    log the epochs of a training to MLflow and to Weights & Biases
 
 Each needs its own package, and is imported when one of its names is first used.
 """

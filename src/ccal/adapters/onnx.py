@@ -69,11 +69,8 @@ class Embedder(nn.Module):
         rows = functional.normalize(rows)
         bank = self.hubs.bank_y if self.is_x else self.hubs.bank_x
         count = min(self.hubs.neighbours, len(bank))
-        nearest = (rows @ bank.to(rows.dtype).mT).topk(count).values.mean(1, keepdim=True)
-        b = nearest.clamp(-1, 1) * -self.hubs.weight
-        rest, one, none = (1 - b.square()).sqrt(), torch.ones_like(b), torch.zeros_like(b)
-        columns = (one, b, rest, none) if self.is_x else (b, one, none, rest)
-        return torch.cat((rows, *columns), dim=1) / 3**0.5
+        hubness = (rows @ bank.to(rows.dtype).mT).topk(count).values.mean(1)
+        return self.hubs.corrected(rows, hubness, is_x=self.is_x)
 
 
 def to_program(model: DualEncoder, modality: str, example: Tensor) -> torch.export.ExportedProgram:

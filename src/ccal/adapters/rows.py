@@ -17,9 +17,8 @@ import numpy as np
 from ccal.data import Pairs, Rows
 from ccal.errors import InputError
 from ccal.files import write_atomically
+from ccal.media_types import HEAD, IMAGES, sniff
 from ccal.optional import require
-
-_SIGNATURES = {b"\xff\xd8\xff": ".jpg", b"\x89PNG": ".png", b"RIFF": ".webp", b"GIF8": ".gif"}
 
 
 def pairs_from_rows(
@@ -84,7 +83,7 @@ def parquet_rows(path: str | os.PathLike[str]) -> Iterable[dict[str, Any]]:
 
 
 def _texts(cell: Any) -> list[str] | None:
-    if isinstance(cell, bytes) and _suffix(cell) is None:
+    if isinstance(cell, bytes) and sniff(cell[:HEAD]) not in IMAGES:
         cell = cell.decode("utf-8", errors="replace")
     if isinstance(cell, str):
         return [cell]
@@ -105,12 +104,10 @@ def _image(cell: Any) -> bytes | None:
     return None
 
 
-def _suffix(content: bytes) -> str | None:
-    return next((end for start, end in _SIGNATURES.items() if content.startswith(start)), None)
-
-
 def _written(folder: Path, content: bytes) -> str:
-    name = hashlib.sha256(content).hexdigest()[:24] + (_suffix(content) or ".img")
+    kind = sniff(content[:HEAD])
+    suffix = kind.partition("/")[2].replace("jpeg", "jpg") if kind in IMAGES else "img"
+    name = f"{hashlib.sha256(content).hexdigest()[:24]}.{suffix}"
     if not (folder / name).exists():
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / name, content)

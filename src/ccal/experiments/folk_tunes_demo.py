@@ -116,6 +116,7 @@ def main(
         records=trained["CCA layer"][1].records,
         structures={name: correlation_structure(*views[name]) for name in _METHODS},
         reports_by_method=reports,
+        table=table.to_html(),
         examples=examples,
     )
     minutes, seconds = divmod(round(time.perf_counter() - started), 60)

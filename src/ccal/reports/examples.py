@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from ccal.bounds import Whole, check_all
 from ccal.errors import InputError
 from ccal.evaluation import ClassReport, Ties, class_means, two_way_ranks
 from ccal.evaluation.inputs import Array, positives_of, unit_pair
+from ccal.model import Items
 from ccal.positives import Positives
 from ccal.ranks import best_scores
 
@@ -21,16 +22,8 @@ Item = str | Path
 Kind = Literal["best", "typical", "worst"]
 
 
-class Items(Protocol):
-    """Items of one modality by row: a list, or `Rows` of a data set."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> Any: ...
-
-
 @dataclass(frozen=True)
-class Hit:
+class ExampleHit:
     """An item that a query found: its `rank` from 1, its cosine, and whether it is a counterpart.
 
     `note` is shown beside it, such as its class.
@@ -57,8 +50,8 @@ class Example:
     kind: Kind
     query: Item
     rank: int
-    hits: tuple[Hit, ...]
-    counterpart: Hit
+    hits: tuple[ExampleHit, ...]
+    counterpart: ExampleHit
     note: str = ""
     strips: bool = False
 
@@ -195,12 +188,12 @@ def _search(
     scores = candidates.rows @ queries.rows[query]
     order = (scores + tolerance * right).sort(descending=True, stable=True).indices
 
-    def hit(position: int) -> Hit:
+    def hit(position: int) -> ExampleHit:
         row = int(order[position])
         own = classes[row] if classes else ""
         item = candidates.show(row, own or f"row {row}")
         note = "" if item == own else own
-        return Hit(item, position + 1, float(scores[row]), bool(right[row]), note)
+        return ExampleHit(item, position + 1, float(scores[row]), bool(right[row]), note)
 
     first = int(right[order].int().argmax())
     return Example(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from ccal.errors import CcalError
+from ccal.media_types import HEAD, IMAGES, sniff
 from ccal.optional import require
 from ccal.reports.style import DARK, SERIES, render
 
@@ -85,12 +86,6 @@ _SIDE, _LONG_SIDE = 192, 1200
 # Times longer than wide.
 _STRIP = 4
 _LARGEST = 200_000
-_TYPES = {
-    b"\x89PNG\r\n\x1a\n": "image/png",
-    b"\xff\xd8\xff": "image/jpeg",
-    b"GIF8": "image/gif",
-    b"RIFF": "image/webp",
-}
 
 
 def data_uri(path: Path) -> str | None:
@@ -108,12 +103,11 @@ def data_uri(path: Path) -> str | None:
         content = path.read_bytes()
     except OSError:
         return None
-    kinds = (kind for start, kind in _TYPES.items() if content.startswith(start))
-    kind = next(kinds, None)
-    return kind and _uri(content, kind)
+    kind = sniff(content[:HEAD])
+    return _uri(content, kind) if kind in IMAGES else None
 
 
-def _uri(content: bytes, kind: str) -> str:
+def _uri(content: bytes, kind: str | None) -> str:
     return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
 
 

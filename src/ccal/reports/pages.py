@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Literal
 
+from ccal.columns import short
 from ccal.evaluation import ClassReport, CorrelationStructure, Report
 from ccal.evaluation.measures import LABELS, MEANINGS
 from ccal.evaluation.protocol import TIES_MEAN
@@ -72,6 +72,7 @@ def write_report(
     structures: Mapping[str, CorrelationStructure] | None = None,
     examples: Sequence[Example] = (),
     reports_by_method: Mapping[str, Sequence[Report]] | None = None,
+    table: str | None = None,
     classes: ClassReport | None = None,
     warnings: Sequence[str] = (),
 ) -> Path:
@@ -79,8 +80,10 @@ def write_report(
 
     `facts` are what a reader has to know (method, data, settings), `records` the lines of
     metrics.jsonl, `structures` correlation structures by method, `examples` those of
-    `pick_examples` and `pick_classes`, `classes` how well classes find their items. Sections
-    without content are left out. All texts are shown as they are.
+    `pick_examples` and `pick_classes`, `classes` how well classes find their items. Other methods
+    are shown as a plot (`reports_by_method`, one report a seed) and as the HTML of a `table`, such
+    as that of `ccal.runs.Comparison.to_html`. Sections without content are left out. All texts are
+    shown as they are.
 
     >>> import tempfile, torch
     >>> from ccal.evaluation import evaluate_embeddings
@@ -101,7 +104,7 @@ def write_report(
         report=report,
         classes=classes,
         class_rows=[] if classes is None else _class_rows(classes),
-        methods=_method_rows(reports_by_method or {}),
+        table=None if table is None else _safe(table),
         best=best_epoch(by_stage(records)),
         structures=structures,
         examples=_by_direction(examples),
@@ -118,15 +121,14 @@ def write_comparison(
     title: str,
     facts: Mapping[str, str],
     reports_by_method: Mapping[str, Sequence[Report]],
+    table: str,
     structures: Mapping[str, CorrelationStructure] | None = None,
-    table: str | None = None,
     warnings: Sequence[str] = (),
 ) -> Path:
     """Write methods side by side to one HTML file, atomically; returns its path.
 
-    Each method has one `Report` a seed. The page holds one table of methods and directions, their
-    plot, and the correlation structures. `table` is HTML in place of that table, such as that of
-    `ccal.runs.Comparison.to_html`.
+    Each method has one `Report` a seed. The page holds the `table` as HTML, such as that of
+    `ccal.runs.Comparison.to_html`, the plot of the methods, and the correlation structures.
     """
     check_methods(reports_by_method)
     page = _page(
@@ -134,8 +136,7 @@ def write_comparison(
         title=title,
         warnings=warnings,
         facts=facts,
-        methods=_method_rows(reports_by_method),
-        table=None if table is None else _safe(table),
+        table=_safe(table),
         structures=structures,
         plots=_inline_plots(partial(_draw, None, (), structures, reports_by_method, None)),
     )
@@ -205,11 +206,6 @@ def save_plots(
         for kind in _KINDS
     }
     return [_write(Path(folder) / name, content) for name, content in contents.items()]
-
-
-def show_examples(examples: Sequence[Example]) -> str:
-    """The HTML of examples, by direction: the query, its hits, and the rank of its counterpart."""
-    return _page("examples.html", examples=_by_direction(examples))
 
 
 def _write(path: str | os.PathLike[str], content: str | bytes) -> Path:
@@ -286,7 +282,7 @@ def _environment() -> Environment:
     environment.filters.update(
         arrow=lambda name: name.replace(" -> ", " → "),
         digits=lambda number, count: f"{float(number):.{count}f}",
-        short=_shorten,
+        short=lambda text, limit: short(str(text), limit),
         thousands=lambda number: f"{number:,}",
     )
     return environment
@@ -298,16 +294,6 @@ def _printable(value: Any) -> Any:
         return value
     kept = re.sub("[\x00-\x08\x0b-\x1f\x7f-\x9f]", "\ufffd", value)
     return kept.encode("utf-8", "replace").decode("utf-8")
-
-
-def _shorten(text: object, limit: int) -> str:
-    """At most `limit` characters of `text`.
-
-    >>> _shorten("abcdef", 4)
-    'abc…'
-    """
-    whole = str(text)
-    return whole if len(whole) <= limit else whole[: limit - 1].rstrip() + "…"
 
 
 def _picture(item: str | Path) -> str | None:
@@ -340,26 +326,3 @@ def _class_rows(report: ClassReport) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-def _method_rows(reports_by_method: Mapping[str, Sequence[Report]]) -> list[dict[str, Any]]:
-    """Methods and directions: means over seeds, with their standard deviations."""
-    methods: list[dict[str, Any]] = []
-    for name, reports in reports_by_method.items():
-        rows = []
-        for one in ([r.x_to_y for r in reports], [r.y_to_x for r in reports]):
-            columns = [
-                [getattr(seed.measures, key) for seed in one]
-                for key in ("mrr", "r1", "r5", "r10", "mr")
-            ]
-            cells = [
-                {"mean": fmean(values), "deviation": stdev(values) if len(values) > 1 else None}
-                for values in columns
-            ]
-            rows.append({"direction": one[0], "cells": cells})
-        methods.append({"name": name, "seeds": len(reports), "rows": rows})
-    for which in (0, 1):
-        mrr = [method["rows"][which]["cells"][0]["mean"] for method in methods]
-        for method, value in zip(methods, mrr, strict=True):
-            method["rows"][which]["best"] = value == max(mrr)
-    return methods

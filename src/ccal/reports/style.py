@@ -102,7 +102,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def panel(axes: Axes, title: str, *, x: str = "", y: str = "", grid: str = "y") -> None:
-    """Title and axis labels, and a grid across the axis that is read."""
+    """The title, the labels of the axes, and a grid across the axis that is read."""
     axes.set_title(title)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
