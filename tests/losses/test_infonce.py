@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -10,12 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from ccal.errors import InputError
 from ccal.losses import InfoNCELoss
 from ccal.losses.common import Direction
 from tests.compiler import needs_cpp
 from tests.losses.references import (
-    HALF,
     LABELS,
     assert_finite,
     assert_same,
@@ -118,37 +114,6 @@ def test_a_fixed_temperature_is_no_parameter() -> None:
     )
 
 
-@pytest.mark.parametrize("dtype", HALF)
-def test_half_precision_computes_in_float32(dtype: torch.dtype) -> None:
-    x, y = pairs(50, 16, dtype=dtype)
-    value, gx, _ = loss_and_grads(InfoNCELoss(), x, y)
-    exact = loss_and_grads(InfoNCELoss(), *(v.detach().float().requires_grad_() for v in (x, y)))
-    assert value.dtype == torch.float32
-    assert value == exact[0]
-    assert torch.equal(gx, exact[1].to(dtype))
-
-
-def test_autocast_changes_nothing() -> None:
-    x, y = pairs(50, 16, dtype=torch.float32)
-    expected = loss_and_grads(InfoNCELoss(), x, y)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert_same(loss_and_grads(InfoNCELoss(), x, y), expected, 0)
-
-
-@pytest.mark.parametrize("learnable", [False, True])
-@pytest.mark.parametrize("labels", [None, LABELS], ids=["free", "labels"])
-def test_compiles_without_graph_breaks(learnable: bool, labels: Tensor | None) -> None:
-    x, y = pairs(dtype=torch.float32)
-    loss = InfoNCELoss(learnable=learnable)
-    torch.compiler.reset()
-    compiled: Callable[..., Tensor] = torch.compile(loss, backend="aot_eager", fullgraph=True)
-    assert_same(
-        loss_and_grads(lambda x, y: compiled(x, y, labels), x, y),
-        loss_and_grads(lambda x, y: loss(x, y, labels), x, y),
-        1e-6,
-    )
-
-
 @needs_cpp
 def test_compiled_twice_before_one_backward() -> None:
     x, y = pairs(dtype=torch.float32)
@@ -172,30 +137,3 @@ def test_a_compiled_loss_holds_the_limit_too() -> None:
     torch.testing.assert_close(compiled, InfoNCELoss(temperature=0.01)(x, y))
     compiled.backward()
     assert loss.log_scale.grad != 0  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"temperature": 0.0}, r"temperature must be a finite number greater than 0, .*0\.0"),
-        ({"temperature": math.inf}, r"temperature must be a finite number"),
-        ({"temperature": 0.001, "learnable": True}, r"at least 0\.01 if learnable, got 0\.001"),
-        ({"direction": "up"}, r"direction must be one of 'x->y', 'y->x', 'both', .*'up'"),
-    ],
-)
-def test_bad_options(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        InfoNCELoss(**options)
-
-
-def test_bad_inputs() -> None:
-    with pytest.raises(InputError, match="3 rows and y has 4"):
-        InfoNCELoss()(torch.ones(3, 2), torch.ones(4, 2))
-    with pytest.raises(InputError, match=r"shape \(3,\), got \(2,\)"):
-        InfoNCELoss()(torch.ones(3, 2), torch.ones(3, 2), torch.arange(2))
-
-
-def test_prints_its_options() -> None:
-    assert repr(InfoNCELoss()) == (
-        "InfoNCELoss(temperature=0.07, learnable=False, direction='both')"
-    )

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -10,10 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from ccal.errors import InputError
 from ccal.losses import SigmoidLoss
 from tests.losses.references import (
-    HALF,
     LABELS,
     assert_finite,
     assert_same,
@@ -78,56 +74,3 @@ def test_starts_with_scale_10_and_bias_minus_10() -> None:
     assert loss.log_scale.exp().item() == pytest.approx(10)
     assert loss.bias.item() == -10
     assert len(list(loss.parameters())) == 2
-
-
-@pytest.mark.parametrize("dtype", HALF)
-def test_half_precision_computes_in_float32(dtype: torch.dtype) -> None:
-    x, y = pairs(50, 16, dtype=dtype)
-    value, gx, _ = loss_and_grads(SigmoidLoss(), x, y)
-    exact = loss_and_grads(SigmoidLoss(), *(v.detach().float().requires_grad_() for v in (x, y)))
-    assert value.dtype == torch.float32
-    assert value == exact[0]
-    assert torch.equal(gx, exact[1].to(dtype))
-
-
-def test_autocast_changes_nothing() -> None:
-    x, y = pairs(50, 16, dtype=torch.float32)
-    expected = loss_and_grads(SigmoidLoss(), x, y)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert_same(loss_and_grads(SigmoidLoss(), x, y), expected, 0)
-
-
-@pytest.mark.parametrize("labels", [None, LABELS], ids=["free", "labels"])
-def test_compiles_without_graph_breaks(labels: Tensor | None) -> None:
-    x, y = pairs(dtype=torch.float32)
-    loss = SigmoidLoss()
-    torch.compiler.reset()
-    compiled: Callable[..., Tensor] = torch.compile(loss, backend="aot_eager", fullgraph=True)
-    assert_same(
-        loss_and_grads(lambda x, y: compiled(x, y, labels), x, y),
-        loss_and_grads(lambda x, y: loss(x, y, labels), x, y),
-        1e-6,
-    )
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"scale": 0.0}, r"scale must be a finite number greater than 0, .*0\.0"),
-        ({"bias": math.nan}, r"bias must be a finite number, .*nan"),
-    ],
-)
-def test_bad_options(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        SigmoidLoss(**options)
-
-
-def test_bad_inputs() -> None:
-    with pytest.raises(InputError, match="matrix"):
-        SigmoidLoss()(torch.ones(3), torch.ones(3))
-    with pytest.raises(InputError, match="labels must be integers"):
-        SigmoidLoss()(torch.ones(3, 2), torch.ones(3, 2), torch.ones(3))
-
-
-def test_prints_its_options() -> None:
-    assert repr(SigmoidLoss()) == "SigmoidLoss(scale=10, bias=-10)"

@@ -12,7 +12,7 @@ from ccal.encoders.registry import (
     tower_config,
 )
 from ccal.encoders.vgg import VGG, ResidualVGG, pooled_pixels
-from ccal.encoders.words import WordCNN, WordCRNN
+from ccal.encoders.word_towers import WordCNN, WordCRNN
 
 __all__ = [
     "VGG",

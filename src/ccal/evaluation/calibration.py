@@ -43,7 +43,7 @@ _SCALES = (1.0, 3000.0)
 
 @dataclass(frozen=True)
 class Calibration:
-    """What validation pairs say about the scores of queries of one modality.
+    """Turns scores of queries of one modality into chances, as estimated on validation pairs.
 
     Attributes:
         scale: how fast the odds grow with the cosine.
@@ -74,18 +74,18 @@ class Calibration:
         rows, columns = unit_pair(queries, items)
         if len(rows) < _FEWEST:
             return None
-        asked = _spaced(len(rows), _MOST_QUERIES)
+        chosen = _spaced(len(rows), _MOST_QUERIES)
         number = torch.full((len(rows),), -1, dtype=torch.int64)
-        number[asked] = torch.arange(len(asked))
+        number[chosen] = torch.arange(len(chosen))
         query, item = number[links[0].cpu()], links[1].cpu()
         query, item = query[query >= 0], item[query >= 0]
         kept = torch.zeros(len(columns), dtype=torch.bool)
         kept[item] = True
         kept[_spaced(len(columns), _MOST_ITEMS)] = True
-        right = torch.zeros(len(asked), len(columns), dtype=torch.bool)
+        right = torch.zeros(len(chosen), len(columns), dtype=torch.bool)
         right[query, item] = True
         right = right[:, kept]
-        scores = (rows[asked.to(rows.device)] @ columns[kept.to(rows.device)].mT).cpu().float()
+        scores = (rows[chosen.to(rows.device)] @ columns[kept.to(rows.device)].mT).cpu().float()
         if right.all() or not right.any():
             return None
         positives = float(right.sum(1, dtype=torch.float64).mean())

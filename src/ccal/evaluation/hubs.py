@@ -69,21 +69,20 @@ class HubCorrection(nn.Module):
     def correct_x(self, x: Tensor) -> Tensor:
         """Corrected embeddings (n, dim + 4) of view x."""
         x = unit_rows(x, "x")
-        b = self._penalty(x, self.bank_y)
-        columns = torch.ones_like(b), b, (1 - b.square()).sqrt(), torch.zeros_like(b)
-        return torch.cat((x, torch.stack(columns, dim=1)), dim=1) / 3**0.5
+        return self.corrected(x, _mean_of_nearest(x, self.bank_y.to(x.dtype), self.neighbours))
 
     def correct_y(self, y: Tensor) -> Tensor:
         """Corrected embeddings (n, dim + 4) of view y."""
         y = unit_rows(y, "y")
-        b = self._penalty(y, self.bank_x)
-        columns = b, torch.ones_like(b), torch.zeros_like(b), (1 - b.square()).sqrt()
-        return torch.cat((y, torch.stack(columns, dim=1)), dim=1) / 3**0.5
+        hubness = _mean_of_nearest(y, self.bank_x.to(y.dtype), self.neighbours)
+        return self.corrected(y, hubness, is_x=False)
 
-    def _penalty(self, candidates: Tensor, queries: Tensor) -> Tensor:
-        """-weight * h for each candidate (n, dim), against training queries (bank, dim)."""
-        hubness = _mean_of_nearest(candidates, queries.to(candidates.dtype), self.neighbours)
-        return hubness.clamp(-1, 1) * -self.weight
+    def corrected(self, rows: Tensor, hubness: Tensor, *, is_x: bool = True) -> Tensor:
+        """Unit rows (n, dim) of a view, and their h (n,), as corrected embeddings (n, dim + 4)."""
+        b = hubness.clamp(-1, 1) * -self.weight
+        rest, one, zero = (1 - b.square()).sqrt(), torch.ones_like(b), torch.zeros_like(b)
+        columns = (one, b, rest, zero) if is_x else (b, one, zero, rest)
+        return torch.cat((rows, torch.stack(columns, dim=1)), dim=1) / 3**0.5
 
 
 def csls_scores(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ccal.errors import InputError
 from ccal.evaluation.inputs import Array
+from ccal.numbering import Integers
 
 LABELS = {"r1": "R@1", "r5": "R@5", "r10": "R@10", "mr": "MR", "mrr": "MRR", "mean_rank": "mean"}
 """Short names, in the order of the fields of `Measures`."""
@@ -67,13 +68,12 @@ class Measures:
 
 
 Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 def bootstrap_intervals(
-    directions: list[tuple[Integers, Integers]], *, draws: int, seed: int, level: float = 0.95
+    directions: list[tuple[Integers, Integers]], *, draws: int, seed: int
 ) -> list[tuple[Measures, Measures]]:
-    """Lower and upper ends of the `level` interval of every measure, for each direction.
+    """Lower and upper ends of the 95% interval of every measure, for each direction.
 
     A direction is its ranks (q,) and the unit (q,) of each query, counted from 0; both directions
     have the same units. Whole units are drawn, because the captions of one image succeed or fail
@@ -96,8 +96,7 @@ def bootstrap_intervals(
             means = totals[:, 1:] / totals[:, :1]
             medians = _medians(weights, ranks, unit, totals[:, 0])
             result.append(np.column_stack((means[:, :3], medians, means[:, 3:])))
-    tail = 50 * (1 - level)
-    ends = [np.percentile(np.concatenate(r), (tail, 100 - tail), axis=0) for r in results]
+    ends = [np.percentile(np.concatenate(r), (2.5, 97.5), axis=0) for r in results]
     return [(Measures(*low.tolist()), Measures(*high.tolist())) for low, high in ends]
 
 

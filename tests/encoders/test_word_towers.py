@@ -11,7 +11,7 @@ from torch.nn import functional
 
 import ccal
 from ccal.encoders import DenseTower, WordCNN, WordCRNN, build_tower, tower_config
-from ccal.encoders.words import OneHotConv
+from ccal.encoders.word_towers import OneHotConv
 from ccal.errors import InputError
 from ccal.features import WordSequences
 from ccal.training import PairFeatures, make_objective
