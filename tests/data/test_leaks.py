@@ -152,5 +152,5 @@ def test_lookalikes_by_a_slow_search() -> None:
     edges = [(p[1] - p[0]).ravel().tolist() + (p[:, 1] - p[:, 0]).ravel().tolist() for p in pixels]
     expected = np.corrcoef(edges)[:3, 3:]
     best = expected.argmax(axis=1)
-    assert find_lookalikes(copies, looks, least=0.9).tolist() == best.tolist() == [3, 1400, 7]
+    assert find_lookalikes(copies, looks).tolist() == best.tolist() == [3, 1400, 7]
     assert find_lookalikes(looks[:2], looks[5:5]).tolist() == [-1, -1]

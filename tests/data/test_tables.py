@@ -228,12 +228,11 @@ def test_only_some_bad_rows_are_shown(tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
     path.write_text("image,text\na,b\n" + "a,\n" * 1234)
     with pytest.raises(InputError) as error:
-        read_table(path, XY, limit=2)
+        read_table(path, XY)
     assert str(error.value).splitlines() == [
         f"{path}: 1,234 bad rows of 1,235",
-        "  line 3: text is empty",
-        "  line 4: text is empty",
-        "  ... and 1,232 more",
+        *(f"  line {line}: text is empty" for line in range(3, 23)),
+        "  ... and 1,214 more",
     ]
 
 

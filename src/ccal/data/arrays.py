@@ -93,10 +93,15 @@ def describe_bad_rows(array: NDArray[Any], path: Path) -> tuple[NDArray[np.int64
 
 def chunks(array: NDArray[Any], chunk_bytes: int = 1 << 24) -> Iterator[tuple[int, NDArray[Any]]]:
     """Some rows at a time as (start, rows), each row flat."""
-    step = max(1, chunk_bytes * len(array) // max(1, array.nbytes))
+    step = rows_at_once(array, chunk_bytes)
     for start in range(0, len(array), step):
         chunk = array[start : start + step]
         yield start, chunk.reshape(len(chunk), -1)
+
+
+def rows_at_once(array: NDArray[Any], chunk_bytes: int = 1 << 24) -> int:
+    """The number of rows that fit into so many bytes, at least one."""
+    return max(1, chunk_bytes * len(array) // max(1, array.nbytes))
 
 
 def _from_npy(path: Path) -> NDArray[Any]:

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from ccal.data.arrays import chunks
 
+_ALIKE = 0.9  # correlation of edges from which pictures look the same
+
 
 def item_numbers(source: NDArray[Any] | Sequence[str], *, files: bool) -> NDArray[np.int64]:
     """Numbers (n,) of the rows of an array or of n texts: equal for identical content.
@@ -32,9 +34,7 @@ def item_numbers(source: NDArray[Any] | Sequence[str], *, files: bool) -> NDArra
     return _number(source)
 
 
-def find_lookalikes(
-    looks: NDArray[np.uint8], among: NDArray[np.uint8], *, least: float = 0.9
-) -> NDArray[np.int64]:
+def find_lookalikes(looks: NDArray[np.uint8], among: NDArray[np.uint8]) -> NDArray[np.int64]:
     """For each look (n, d) the most similar row of `among` (m, d); -1 if none is similar enough.
 
     Looks are small square pictures in RGB (see `ImageScan`), compared by the correlation of their
@@ -46,7 +46,7 @@ def find_lookalikes(
     >>> find_lookalikes(np.vstack([one + 1, one[:, ::-1]]), np.vstack([one * 0, one]))
     array([ 1, -1])
     """
-    own, best = _edges(looks), np.full(len(looks), least, dtype=np.float32)
+    own, best = _edges(looks), np.full(len(looks), _ALIKE, dtype=np.float32)
     found = np.full(len(looks), -1, dtype=np.int64)
     for start in range(0, len(among), 1024):
         similar = own @ _edges(among[start : start + 1024]).T
@@ -82,7 +82,7 @@ def _row_digests(array: NDArray[Any]) -> Iterator[bytes]:
 
 
 def _file_keys(paths: Sequence[str]) -> dict[str, Hashable]:
-    """What identifies each file: its bytes if another has the same size, else its path.
+    """A key of each file: the hash of its bytes if another has the same size, else its path.
 
     A file that cannot be read has its path; a scan of images reports and leaves out such files.
     """

@@ -211,6 +211,8 @@ def _table(
             raise InputError(
                 f"{source}, line {line}: {column} must be text, got {type(wrong[0]).__name__}."
             )
+        if id_column and record.get(id_column) in (None, ""):
+            raise InputError(f"{source}, line {line}: {id_column} is missing; it has the ids.")
         id = str(record.get(id_column)) if id_column else ""
         values = {name: record.get(name) for name in metadata}
         values = values if typed else {name: _value(v) for name, v in values.items()}

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ccal.columns import short
 from ccal.data.duplicates import find_lookalikes, item_numbers
 from ccal.data.pairs import Pairs, Rows
 from ccal.data.reading import Data
@@ -60,7 +61,7 @@ def _seen(data: Data, part: str) -> NDArray[np.int64]:
 
 
 def _together(data: Data, shared: Mapping[str, RowsByPart]) -> str:
-    """Which items several rows show, if their rows stayed together."""
+    """A sentence on items that several rows show, if these rows stayed together."""
     n, found = len(data.pairs), {}
     for name, rows in shared.items():
         count = len(np.unique(data.pairs.items(name)))
@@ -75,15 +76,13 @@ def _together(data: Data, shared: Mapping[str, RowsByPart]) -> str:
 
 
 def _leak(data: Data, source: Source, name: str, rows: RowsByPart, held_out: RowsByPart) -> str:
-    """How many held-out rows have an item of training, and why, or what to do."""
+    """A sentence on held-out rows that share an item with training: how many, why, what to do."""
     counts = {
         part: f"{len(rows[part]):,} of {len(all_rows):,}" for part, all_rows in held_out.items()
     }
-    said = _listed(counts, {part: len(found) for part, found in rows.items()})
-    example = next(found[0] for found in rows.values() if len(found))
-    text = (
-        f"{said} rows share their {name} with training rows, as {_item(data.pairs, name, example)}"
-    )
+    amounts = _listed(counts, {part: len(found) for part, found in rows.items()})
+    example = _item(data.pairs, name, next(found[0] for found in rows.values() if len(found)))
+    text = f"{amounts} rows share their {name} with training rows, as {example}"
     if source.allow_leaks:
         return f"{text} (--allow-leaks)"
     if source.split_column:
@@ -99,7 +98,7 @@ def _leak(data: Data, source: Source, name: str, rows: RowsByPart, held_out: Row
 
 
 def _near(data: Data, name: str, shared: RowsByPart, held_out: RowsByPart) -> str:
-    """How many held-out items are nearly, but not exactly, items of training."""
+    """A sentence on held-out items that nearly, but not exactly, equal items of training."""
     pairs, items = data.pairs, data.pairs.items(name)
     column = pairs.column(name)
     if not column.is_text or (column.files and not data.looks):
@@ -125,13 +124,13 @@ def _near(data: Data, name: str, shared: RowsByPart, held_out: RowsByPart) -> st
             example = _item(pairs, name, own[at]), _item(pairs, name, train[found[at]])
     if not any(counts.values()):
         return ""
-    said = _listed({part: f"{count:,}" for part, count in counts.items()}, counts)
+    amounts = _listed({part: f"{count:,}" for part, count in counts.items()}, counts)
     what = (
         "that look like training ones (the same picture re-encoded or resized?)"
         if column.files
         else "that equal training ones but for case, punctuation and spaces"
     )
-    text = f"{name} items {what}: {at_least}{said}, as {example[0]} and {example[1]}"
+    text = f"{name} items {what}: {at_least}{amounts}, as {example[0]} and {example[1]}"
     return f"warning: {text}" if column.files else text
 
 
@@ -155,9 +154,9 @@ def _plain(text: str) -> str:
     return re.sub(r"[\W_]+", " ", text.casefold()).strip() or text
 
 
-def _listed(said: Mapping[str, str], counts: Mapping[str, int]) -> str:
+def _listed(amounts: Mapping[str, str], counts: Mapping[str, int]) -> str:
     """The parts that have any, as in "3 of 50 test and 2 of 40 validation"."""
-    return " and ".join(f"{said[part]} {_HELD_OUT[part]}" for part in counts if counts[part])
+    return " and ".join(f"{amounts[part]} {_HELD_OUT[part]}" for part in counts if counts[part])
 
 
 def _item(pairs: Pairs, name: str, row: int) -> str:
@@ -166,6 +165,5 @@ def _item(pairs: Pairs, name: str, row: int) -> str:
     if column.files:
         return str(column[int(row)])
     if column.is_text:
-        text = str(column[int(row)])
-        return f'"{text if len(text) <= 60 else text[:59] + "…"}"'
+        return f'"{short(str(column[int(row)]), 60)}"'
     return f"row {row if column.index is None else column.index[row]:,} (from 0)"

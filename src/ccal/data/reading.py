@@ -12,11 +12,11 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ccal.data.arrays import describe_bad_rows, load_array
-from ccal.data.pairs import Pairs, Rows
+from ccal.data.arrays import describe_bad_rows, load_array, rows_at_once
+from ccal.data.pairs import Pairs
 from ccal.data.published import read_layout
-from ccal.data.published.files import read_lines
 from ccal.data.published.layouts import PUBLISHED
+from ccal.data.published.plain_files import read_lines
 from ccal.data.records import read_records
 from ccal.data.source import LAYOUTS, SHARE, Source, View, layout_kind
 from ccal.data.splits import Split, column_split, split_pairs
@@ -32,7 +32,7 @@ def content_hash(pairs: Pairs) -> str:
     for name in pairs.names:
         rows = pairs.column(name)
         digest.update(f"{name} {rows.shape} {getattr(rows.source, 'dtype', 'text')}\n".encode())
-        step = 1024 if rows.is_text else _rows_of_16_mb(rows)
+        step = rows_at_once(rows.source) if isinstance(rows.source, np.ndarray) else 1024
         for start in range(0, len(rows), step):
             chunk = rows[start : start + step]
             if rows.is_text:
@@ -50,11 +50,6 @@ def split_hash(split: Split) -> str:
     """SHA-256 of the rows of each part."""
     parts = (split.train, split.valid, split.test)
     return hashlib.sha256(b"|".join(rows.tobytes() for rows in parts)).hexdigest()
-
-
-def _rows_of_16_mb(rows: Rows) -> int:
-    source = cast("NDArray[Any]", rows.source)
-    return max(1, (1 << 24) * len(source) // max(1, source.nbytes))
 
 
 @dataclass(frozen=True)

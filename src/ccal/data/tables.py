@@ -75,7 +75,6 @@ def read_table(
     split: str | None = None,
     captions: Literal["separate", "concatenate"] = "separate",
     strict: bool = True,
-    limit: int = 20,
 ) -> Table:
     """Read the pairs of a `.csv`, `.tsv`, `.jsonl` or `.parquet` file.
 
@@ -85,8 +84,8 @@ def read_table(
     `split` name further columns. Several captions in one row (a list, in JSONL or Parquet) become
     pairs of one group, or one text of several lines with `captions="concatenate"`.
 
-    Bad rows raise `InputError` with a report by line number, of which `limit` are shown; with
-    `strict=False` they are left out and the report is `Table.bad`.
+    Bad rows raise `InputError` with a report of the first 20 by line number; with `strict=False`
+    they are left out and the report is `Table.bad`.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -113,7 +112,7 @@ def read_table(
         path.parent if root is None else Path(root),
         captions == "concatenate",
     )
-    bad = BadRows(path=path, limit=limit)
+    bad = BadRows(path=path)
     found = _collect(path, layout, bad)
     if bad and (strict or not found.rows):
         raise InputError(str(bad))

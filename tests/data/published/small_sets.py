@@ -24,7 +24,6 @@ MEANINGS = [m for m in product(COLOURS, COLOURS, PLACES) if m[0] != m[1]] + [
     (colour, colour, place) for colour in COLOURS for place in ("left", "middle", "right")
 ]
 PARTS = ["train"] * 40 + ["val"] * 10 + ["test"] * 10
-JPEG = b"\xff\xd8\xff"
 
 
 def meaning(number: int) -> tuple[str, str, str]:

@@ -137,18 +137,6 @@ def test_problems_by_line(tree: Path) -> None:
     assert group_of(table)[-2:] == [4, 4]
 
 
-def test_the_report_is_limited_and_counted(tree: Path) -> None:
-    for path in (tree / "Flicker8k_Dataset").iterdir():
-        if "1002" not in path.name:
-            path.unlink()
-    given = options(tree, limit=1)
-    table, problems = problems_of(lambda strict: read_flickr(**given, strict=strict))
-    assert problems == [f"line 1: no image file {tree / 'Flicker8k_Dataset' / '1000_a.jpg'}"]
-    assert str(table.bad).endswith("\n  ... and 1 more")
-    assert table.bad.total == 2
-    assert split_of(table) == ["test"]
-
-
 def test_nothing_left(tree: Path) -> None:
     (tree / "empty").mkdir()
     with pytest.raises(InputError, match=r"(?s)3 problems among 4 images.*Nothing is left"):

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ccal.data import random_split
 from ccal.data.published import read_iapr_tc12
 from ccal.errors import InputError
-from tests.data.published.trees import HINT, problems_of, split_of, touch
+from tests.data.published.trees import HINT, problems_of, touch
 
 
 def annotation(name: str, description: str) -> str:
@@ -44,9 +43,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def test_descriptions_in_the_order_of_numbers(tree: Path) -> None:
-    table = read_iapr_tc12(
-        tree / "annotations_complete_eng", images=tree / "images", valid=1, test=1
-    )
+    table = read_iapr_tc12(tree / "annotations_complete_eng", images=tree / "images")
     numbers = (25, 112, 116, 1000)
     assert table.pairs.column("text")[:] == [f"a house & a café, {n};" for n in numbers]
     assert table.pairs.column("image")[:2] == [
@@ -65,7 +62,7 @@ def test_encodings(tree: Path) -> None:
     write(tree, "00/116", annotation("00/116", text), "utf-8-sig")
     # A byte that Windows' code page does not have.
     write(tree, "01/1000", annotation("01/1000", "a caf\xe9\x81"))
-    table = read_iapr_tc12(tree / "annotations_complete_eng", images=None, valid=1, test=1)
+    table = read_iapr_tc12(tree / "annotations_complete_eng", images=None)
     assert table.pairs.column("text")[:] == ["a “café” – on the left;"] * 3 + ["a café\x81"]
 
 
@@ -73,32 +70,12 @@ def test_missing_images_are_left_out_and_counted(tree: Path) -> None:
     (tree / "images/00/112.jpg").unlink()
     folder = tree / "annotations_complete_eng"
     table, problems = problems_of(
-        lambda strict: read_iapr_tc12(
-            folder, images=tree / "images", valid=1, test=1, strict=strict
-        )
+        lambda strict: read_iapr_tc12(folder, images=tree / "images", strict=strict)
     )
     assert problems == [f"00/112.eng: no image file {tree / 'images/00/112.jpg'}"]
     assert str(table.bad).startswith(f"{folder}: 1 problem among 4 images\n")
     assert table.rows.tolist() == [0, 2, 3]
-    assert sorted(split_of(table)) == ["test", "train", "valid"]
-
-
-def test_the_split_is_the_random_one_of_the_seed(tmp_path: Path) -> None:
-    for number in range(40):
-        write(tmp_path, f"00/{number}", annotation(f"00/{number}", "a house;"))
-    folder = tmp_path / "annotations_complete_eng"
-    table = read_iapr_tc12(folder, images=None, valid=5, test=10, seed=3)
-    split = random_split(40, valid=5, test=10, seed=3)
-    parts = split_of(table)
-    assert [row for row in range(40) if parts[row] == "valid"] == split.valid.tolist()
-    assert [row for row in range(40) if parts[row] == "test"] == split.test.tolist()
-    again = read_iapr_tc12(folder, images=None, valid=5, test=10, seed=3)
-    assert split_of(again) == parts
-    other = read_iapr_tc12(folder, images=None, valid=5, test=10, seed=4)
-    assert split_of(other) != parts
-    # The paper's counts are the default, and too many for this folder.
-    with pytest.raises(InputError, match=r"valid \(1000\) and test \(2000\) leave nothing of 40"):
-        read_iapr_tc12(folder, images=None)
+    assert table.split is None
 
 
 def test_broken_files(tree: Path) -> None:
@@ -110,9 +87,7 @@ def test_broken_files(tree: Path) -> None:
     write(tree, "01/1000", unclosed)
     write(tree, "01/1001", "")
     folder = tree / "annotations_complete_eng"
-    table, problems = problems_of(
-        lambda strict: read_iapr_tc12(folder, images=None, valid=0, test=1, strict=strict)
-    )
+    table, problems = problems_of(lambda strict: read_iapr_tc12(folder, images=None, strict=strict))
     assert problems == [
         "00/25.eng: <DESCRIPTION> is empty",
         "00/112.eng: <DESCRIPTION> is missing",
@@ -123,8 +98,8 @@ def test_broken_files(tree: Path) -> None:
     assert table.pairs.column("text")[:] == ["the second for an image;", "a road < 5 m wide;"]
     assert table.rows.tolist() == [2, 5]
     with pytest.raises(InputError) as error:
-        read_iapr_tc12(folder, images=None, strict=True, limit=2)
-    assert str(error.value).endswith(f"\n  ... and 3 more{HINT}")
+        read_iapr_tc12(folder, images=None, strict=True)
+    assert str(error.value).endswith(f"\n  {problems[-1]}{HINT}")
 
 
 def test_the_wrong_folder(tree: Path) -> None:

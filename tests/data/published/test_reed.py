@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from ccal.data import column_split
 from ccal.data.published import read_reed
 from ccal.errors import InputError
 from tests.data.published.trees import group_of, label_of, problems_of, split_of, touch
@@ -88,25 +87,6 @@ def test_flowers_have_all_images_in_one_folder(tmp_path: Path) -> None:
     ]
     assert label_of(table) == ["class_00001"] * 2 + ["class_00002"] * 2
     assert table.split is None
-
-
-def test_classes_drawn_by_seed(cub: Path) -> None:
-    table = read_reed(**options(cub, valid=1, test=1, seed=5))
-    split = column_split(split_of(table))
-    labels = label_of(table)
-    parts = [{labels[row] for row in rows} for rows in (split.train, split.valid, split.test)]
-    assert [len(part) for part in parts] == [2, 1, 1]
-    assert len(set.union(*parts)) == 4
-    assert split_of(read_reed(**options(cub, valid=1, test=1, seed=5))) == split_of(table)
-    draws = {tuple(split_of(read_reed(**options(cub, test=1, seed=seed)))) for seed in range(9)}
-    assert len(draws) > 1
-    # A missing image changes no other image's part.
-    (cub / "images" / LAYSAN / "Laysan_Albatross_0001_545.jpg").unlink()
-    fewer = read_reed(**options(cub, valid=1, test=1, seed=5, strict=False))
-    kept = [row for row in range(len(labels)) if table.rows[row] != 1]
-    assert split_of(fewer) == [split_of(table)[row] for row in kept]
-    with pytest.raises(InputError, match="leave valid and test out"):
-        read_reed(**options(cub, classes=lists(cub, train=LAYSAN), test=1))
 
 
 def test_files_of_other_systems(cub: Path) -> None:

@@ -9,7 +9,7 @@ torch7      tensors in `.t7` files, such as the image features of Reed et al.
 layouts     the files of each data set, and which of them a folder has
 folders     `read_layout`: one function for all of these folders
 captions    what all readers do alike: images, captions, features, and what is wrong with them
-files       lists of names, JSON, folders
+plain_files lists of names, JSON, folders
 
 Every reader gives a `Table`, whose pairs have the modalities "image" (a path) and "text". `rows` is
 the number of each pair's image in the order of the data set, from 0. `captions="separate"`

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccal.data.pairs import Pairs, Rows
-from ccal.data.published.files import FilePath, existing_folder
+from ccal.data.published.plain_files import FilePath, existing_folder
 from ccal.data.tables import BadRows, Table, text_fault
 from ccal.errors import InputError
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ccal.data.published.captions import Captions, Image, Problems, build_table, check_options
-from ccal.data.published.files import FilePath, read_json
+from ccal.data.published.plain_files import FilePath, read_json
 from ccal.data.splits import split_name
 from ccal.data.tables import Table
 from ccal.errors import InputError
@@ -16,7 +16,6 @@ def read_coco(
     images: FilePath | None,
     captions: Captions = "separate",
     strict: bool = True,
-    limit: int = 20,
 ) -> Table:
     """Read the caption files of COCO, given by part.
 
@@ -42,7 +41,7 @@ def read_coco(
         raise InputError("annotations is empty; give a caption file for train, valid or both.")
     paths = {part: Path(path) for part, path in annotations.items()}
     first = next(iter(paths.values()))
-    bad = Problems(path=first if len(paths) == 1 else first.parent, limit=limit)
+    bad = Problems(path=first if len(paths) == 1 else first.parent)
     found: list[Image] = []
     for key, path in paths.items():
         part = split_name(key)

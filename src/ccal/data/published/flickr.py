@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ccal.data.published.captions import Captions, Image, Problems, build_table, check_options
-from ccal.data.published.files import FilePath, read_lines, read_lists
+from ccal.data.published.plain_files import FilePath, read_lines, read_lists
 from ccal.data.tables import Table
 
 _ID = re.compile(r"(?P<name>[^\t]+)#(?P<number>\d+)")
@@ -18,7 +18,6 @@ def read_flickr(
     splits: Mapping[str, FilePath] | None = None,
     captions: Captions = "separate",
     strict: bool = True,
-    limit: int = 20,
 ) -> Table:
     """Read a token file: `name.jpg#number`, a tab and a caption in each line.
 
@@ -45,7 +44,7 @@ def read_flickr(
     (['7.jpg', '7.jpg'], ['A dog .', 'A brown dog .'], array([0, 0]))
     """
     folder = check_options(images, captions)
-    bad = Problems(path=Path(tokens), limit=limit)
+    bad = Problems(path=Path(tokens))
     found = _images(tokens, bad)
     if splits is not None:
         for name, listed in read_lists(splits).items():

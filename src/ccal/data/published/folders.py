@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 from ccal.data.published.captions import LEAVE_OUT, Captions, match_features
 from ccal.data.published.coco import read_coco
-from ccal.data.published.files import FilePath, visible
 from ccal.data.published.flickr import read_flickr
 from ccal.data.published.iapr_tc12 import read_iapr_tc12
 from ccal.data.published.karpathy import read_karpathy
 from ccal.data.published.layouts import LISTS, check_layout
+from ccal.data.published.plain_files import FilePath, visible
 from ccal.data.published.reed import read_reed, read_reed_features
 from ccal.data.source import Layout
 from ccal.data.tables import Table
@@ -89,7 +89,7 @@ def _has_torch7_only(folder: Path) -> bool:
 
 
 def _read_iapr_tc12(annotations: Path, images: Path | None, strict: bool) -> Table:
-    table = read_iapr_tc12(annotations, images=images, valid=0, test=0)
+    table = read_iapr_tc12(annotations, images=images)
     if strict and 100 * table.bad.total > table.bad.rows:
         raise InputError(f"{table.bad}\n{LEAVE_OUT}")
     return table

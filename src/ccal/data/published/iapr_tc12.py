@@ -1,34 +1,22 @@
 """IAPR TC-12 as published: one annotation file an image, and no split."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from ccal.data.published.captions import Image, Problems, build_table, check_options
-from ccal.data.published.files import FilePath, existing_folder, visible
-from ccal.data.splits import random_split
+from ccal.data.published.plain_files import FilePath, existing_folder, visible
 from ccal.data.tables import Table
 from ccal.errors import InputError
 
 
 def read_iapr_tc12(
-    annotations: FilePath,
-    *,
-    images: FilePath | None,
-    valid: float | int = 1000,
-    test: float | int = 2000,
-    seed: int = 0,
-    strict: bool = False,
-    limit: int = 20,
+    annotations: FilePath, *, images: FilePath | None, strict: bool = False
 ) -> Table:
-    """Read the descriptions in `annotations_complete_eng/NN/N.eng`, and split them at random.
+    """Read the descriptions in `annotations_complete_eng/NN/N.eng`.
 
     `annotations` is that folder, `images` the one with the image files `NN/N.jpg`, or None. An
-    image has one description, which is its text; title, notes, place and date are not read. `valid`
-    and `test` are counts or fractions of the images that can be used, drawn with `seed`; with
-    neither, `split` is None.
+    image has one description, which is its text; title, notes, place and date are not read. No
+    split is published, so `split` is None; `ccal.data.split_pairs` draws one.
 
     Of the 20,000 images that are described, 4 are missing, so that 19,996 can be used. That is why
     `strict` is off here: `Table.bad` says which were left out, and how many.
@@ -44,7 +32,7 @@ def read_iapr_tc12(
     ...         path.parent.mkdir(exist_ok=True)
     ...         _ = path.write_text("<DOC>\\n<DESCRIPTION>a white house;</DESCRIPTION>\\n"
     ...                             f"<IMAGE>images/00/{number}.jpg</IMAGE>\\n</DOC>\\n")
-    ...     table = read_iapr_tc12(folder, images=None, valid=0, test=1)
+    ...     table = read_iapr_tc12(folder, images=None)
     >>> table.pairs[0], len(table.pairs)
     (('00/25.jpg', 'a white house;'), 2)
     """
@@ -57,18 +45,12 @@ def read_iapr_tc12(
         raise InputError(
             f"{folder}: no files */*.eng; give the folder annotations_complete_eng itself."
         )
-    bad = Problems(path=folder, limit=limit)
+    bad = Problems(path=folder)
     found = [_image(path, bad) for path in paths]
     # Each image has one text, so no groups are needed.
-    table = build_table(
+    return build_table(
         found, bad, folder=root, captions="concatenate", has_split=False, strict=strict
     )
-    if not valid and not test:
-        return table
-    split = random_split(len(table.pairs), valid=valid, test=test, seed=seed)
-    part = np.full(len(table.pairs), "train")
-    part[split.valid], part[split.test] = "valid", "test"
-    return replace(table, split=part)
 
 
 def _image(path: Path, bad: Problems) -> Image:
@@ -85,7 +67,7 @@ def _image(path: Path, bad: Problems) -> Image:
 
 
 def _field(text: str, tag: str) -> str | None:
-    """What is between a tag and the next one.
+    """The text between a tag and the next one.
 
     An XML parser would refuse the files that have a bare & or lack a closing tag.
     """

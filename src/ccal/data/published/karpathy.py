@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from ccal.data.published.captions import Captions, Image, Problems, build_table, check_options
-from ccal.data.published.files import FilePath, read_json
+from ccal.data.published.plain_files import FilePath, read_json
 from ccal.data.splits import split_name
 from ccal.data.tables import Table
 
@@ -16,7 +16,6 @@ def read_karpathy(
     restval: bool = True,
     captions: Captions = "separate",
     strict: bool = True,
-    limit: int = 20,
 ) -> Table:
     """Read `dataset_flickr8k.json`, `dataset_flickr30k.json` or `dataset_coco.json`.
 
@@ -42,7 +41,7 @@ def read_karpathy(
     (('7.jpg', 'A dog .'), array(['valid'], dtype='<U5'))
     """
     folder = check_options(images, captions)
-    bad = Problems(path=Path(path), limit=limit)
+    bad = Problems(path=Path(path))
     (entries,) = read_json(path, "images")
     found = [_image(entry, f"images[{row}]", bad) for row, entry in enumerate(entries)]
     for image in found:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ccal.bounds import Options, check
-from ccal.data.published.files import FilePath, existing_folder, visible
+from ccal.columns import align
+from ccal.data.published.plain_files import FilePath, existing_folder, visible
 from ccal.data.source import LAYOUTS, Layout
 from ccal.errors import InputError
 
@@ -183,7 +184,7 @@ def describe_layout(name: Layout) -> str:
     return "\n".join(
         [
             f"{layout.title}, layout {name!r}:",
-            *_columns(lines),
+            *align(lines, left=(0, 1), indent=2),
             f"{layout.numbers}.",
             f"Published: {layout.where}.",
         ]
@@ -291,7 +292,7 @@ def _missing(layout: Published, root: Path, entries: Entries, there: Mapping[str
             shown = str(there[key].relative_to(root)) + "/" * there[key].is_dir()
         lines.append([state, shown, entry.what + ("" if entry.needed else " (optional)")])
     head = "some files are missing" if root.is_dir() else "no such folder"
-    text = [f"{root}: {head}; expected {layout.title}.", *_columns(lines)]
+    text = [f"{root}: {head}; expected {layout.title}.", *align(lines, left=(0, 1, 2), indent=2)]
     text.append("These may also lie one folder deeper.")
     if any(key.startswith("images") and key not in there for key in entries):
         text.append(
@@ -300,12 +301,3 @@ def _missing(layout: Published, root: Path, entries: Entries, there: Mapping[str
         )
     text.append(f"Published: {layout.where}.")
     return "\n".join(text)
-
-
-def _columns(lines: list[list[str]]) -> list[str]:
-    """Lines of cells below each other."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return [
-        "  " + "  ".join(f"{c:{w}}" for c, w in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    ]

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ccal.data.published.captions import Captions, Image, Problems, build_table, check_options
-from ccal.data.published.files import (
+from ccal.data.published.plain_files import (
     FilePath,
     Listed,
     existing_folder,
@@ -16,7 +16,6 @@ from ccal.data.published.files import (
     visible,
 )
 from ccal.data.published.torch7 import read_t7
-from ccal.data.splits import disjoint_split
 from ccal.data.tables import Table
 from ccal.errors import InputError
 
@@ -26,12 +25,8 @@ def read_reed(
     *,
     images: FilePath | None,
     classes: Mapping[str, FilePath] | None = None,
-    valid: float | int = 0,
-    test: float | int = 0,
-    seed: int = 0,
     captions: Captions = "separate",
     strict: bool = True,
-    limit: int = 20,
 ) -> Table:
     """Read `text_c10/<class>/<image>.txt`, one caption a line; the label of a pair is its class.
 
@@ -41,8 +36,7 @@ def read_reed(
 
     `classes` gives the files that list the classes of "train", "valid" and "test", one a line, such
     as `trainclasses.txt`, `valclasses.txt` and `testclasses.txt`; classes in none of them are left
-    out. Without lists, `valid` and `test` draw classes (counts or fractions) with `seed`; with
-    neither, `split` is None.
+    out. Without lists, `split` is None; `ccal.data.split_pairs(..., by="label")` draws classes.
 
     Numbers to check yours with: CUB has 11,788 images of 200 classes, split 100 / 50 / 50; Flowers
     has 8,189 images of 102 classes, 82 for training (those of `trainvalclasses.txt`) and 20 for the
@@ -59,18 +53,12 @@ def read_reed(
     (('class_00001/image_06734.jpg', 'a pink flower'), ['class_00001', 'class_00001'])
     """
     root = check_options(images, captions)
-    if classes is not None and (valid or test):
-        raise InputError("classes says which are valid and test already; leave valid and test out.")
     folder = existing_folder(texts)
     names = _classes(folder)
-    bad = Problems(path=folder, limit=limit)
+    bad = Problems(path=folder)
     parts: dict[str, str] = {}
     if classes is not None:
         parts = _listed_parts(read_lists(classes), folder, bad)
-    elif valid or test:
-        split = disjoint_split(names, valid=valid, test=test, seed=seed)
-        for part, rows in (("train", split.train), ("valid", split.valid), ("test", split.test)):
-            parts.update((names[row], part) for row in rows)
     has_split = bool(parts)
     # CUB has a folder of images for each class, Flowers one for all.
     flat = root is not None and not any((root / name).is_dir() for name in names)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ccal.data.published.files import FilePath, existing_file
+from ccal.data.published.plain_files import FilePath, existing_file
 from ccal.errors import InputError
 
 _NIL, _NUMBER, _STRING, _TABLE, _TORCH, _BOOLEAN = range(6)
