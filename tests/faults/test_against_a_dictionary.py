@@ -89,10 +89,20 @@ def machine(place: Callable[[], str]) -> type[RuleBasedStateMachine]:  # noqa: F
             modality, _, vector = self.expected[id]
             self.expected[id] = (modality, n, vector)
 
+        @precondition(lambda self: self.expected)
+        @rule(data=st.data())
+        def move(self, data: st.DataObject) -> None:
+            id = data.draw(st.sampled_from(sorted(self.expected)))
+            modality, n, _ = self.expected[id]
+            features = rows(1, seed=self._new())
+            self.index.update([id], features)
+            vector = make_model().encode(modality, features).numpy()[0]
+            self.expected[id] = (modality, n, vector / np.linalg.norm(vector))
+
         @rule()
         def restart(self) -> None:
             self.index.close()
-            self.index = Index.open(self.location)
+            self.index = Index.open(self.location, make_model())
 
         @rule()
         def check(self) -> None:
@@ -115,6 +125,7 @@ def machine(place: Callable[[], str]) -> type[RuleBasedStateMachine]:  # noqa: F
                     assert sorted(hit.id for hit in found) == own
                     cosines = {id: float(self.expected[id][2] @ query) for id in own}
                     for hit in found:
+                        assert hit.metadata["n"] == self.expected[hit.id][1]
                         assert abs(hit.score - cosines[hit.id]) < 1e-5
                     last = max(own, key=lambda id: self.expected[id][1])
                     where = {"n": self.expected[last][1]}

@@ -13,7 +13,7 @@ from ccal.retrieval.embedding import unit_vectors
 from tests.retrieval.conftest import rows
 
 
-def each(found: exact.Found) -> list[tuple[list[float], list[int]]]:
+def each(found: exact.Candidates) -> list[tuple[list[float], list[int]]]:
     """Cosines and positions of each query."""
     rows = []
     for query in range(len(found.cosines)):

@@ -18,7 +18,7 @@ from typing import Any, Protocol, overload
 import numpy as np
 
 from ccal.evaluation.calibration import Match
-from ccal.retrieval.exact import Doubles, Found, Ints, descending
+from ccal.retrieval.exact import Candidates, Doubles, Ints, descending
 from ccal.retrieval.items import Hit
 
 Facts = tuple[str, str, Mapping[str, Any], str | None]
@@ -176,7 +176,7 @@ class Hits(Sequence[Hit]):
         return Hit(id, score, modality, metadata, file, *judgement)
 
 
-def ranked(shards: list[Found], catalogue: Catalogue, queries: int, k: int) -> list[Hits]:
+def ranked(shards: list[Candidates], catalogue: Catalogue, queries: int, k: int) -> list[Hits]:
     """The k best of each query, equal cosines in the order of ids.
 
     `catalogue` has the records of the shards, in the same order.
@@ -199,17 +199,17 @@ def ranked(shards: list[Found], catalogue: Catalogue, queries: int, k: int) -> l
     return [Hits(cosines[n, :end], positions[n, :end], catalogue) for n, end in enumerate(ends)]
 
 
-def _joined(shards: list[Found], starts: list[int], queries: int) -> Found:
+def _joined(shards: list[Candidates], starts: list[int], queries: int) -> Candidates:
     """Candidates of all shards in one numbering."""
     if not shards:
-        return Found.nothing(queries)
+        return Candidates.nothing(queries)
     positions = [shard.positions + start for shard, start in zip(shards, starts, strict=False)]
     cosines = np.concatenate([shard.cosines for shard in shards], axis=1)
-    return Found(*descending(cosines, np.concatenate(positions, axis=1)))
+    return Candidates(*descending(cosines, np.concatenate(positions, axis=1)))
 
 
 def _by_id(
-    shards: list[Found], catalogue: Catalogue, query: int, k: int
+    shards: list[Candidates], catalogue: Catalogue, query: int, k: int
 ) -> tuple[list[float], list[int]]:
     """Cosines and positions of the k best of one query that has ties."""
     found: list[Doubles] = []

@@ -21,7 +21,7 @@ from ccal.retrieval.items import Item
 Progress = Callable[[int, int], None]
 
 _CHUNK = 4096
-# Networks take long for an image, so that progress is told after so many.
+# A network takes long for an image, so progress is reported after this many.
 _IMAGES = 64
 # Squared lengths beyond this and its inverse are computed anew, as they overflow or vanish.
 _TINY = 1e-200

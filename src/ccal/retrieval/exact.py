@@ -31,7 +31,7 @@ _BYTES = 1 << 19
 
 
 @dataclass
-class Found:
+class Candidates:
     """Candidates of q queries, the best first: cosines (q, m) float64, positions (q, m) int64.
 
     A cosine of -inf marks an empty entry. `more` has all candidates of single queries that have
@@ -42,20 +42,20 @@ class Found:
     positions: Ints
     more: dict[int, tuple[Doubles, Ints]] = field(default_factory=dict)
 
-    def through(self, positions: Ints) -> Found:
+    def through(self, positions: Ints) -> Candidates:
         """The same with positions[p] for each position p."""
         more = {query: (cosines, positions[at]) for query, (cosines, at) in self.more.items()}
-        return Found(self.cosines, positions[self.positions], more)
+        return Candidates(self.cosines, positions[self.positions], more)
 
     @classmethod
-    def nothing(cls, queries: int) -> Found:
+    def nothing(cls, queries: int) -> Candidates:
         """For queries without any candidate."""
         return cls(np.empty((queries, 0)), np.empty((queries, 0), np.int64))
 
 
 def nearest(
     queries: NDArray[np.float32], vectors: Floats, k: int, allowed: Bools | None = None
-) -> Found:
+) -> Candidates:
     """The k best cosines of each query at least, and all that equal the k-th.
 
     Args:
@@ -70,7 +70,7 @@ def nearest(
     count = len(vectors)
     width = min(k + _SPARE, count)
     if not len(queries) or not count:
-        return Found.nothing(len(queries))
+        return Candidates.nothing(len(queries))
     excluded = None if allowed is None else torch.from_numpy(np.flatnonzero(~allowed))
     blocks, more = [], {}
     whole = torch.from_numpy(vectors)
@@ -99,9 +99,9 @@ def nearest(
                 at_all = (rough[row] >= least[row]).nonzero().T.numpy()
                 more[start + row] = score(part[row : row + 1], vectors, at_all)[0], at_all[0]
     if len(blocks) == 1:
-        return Found(*blocks[0], more)
+        return Candidates(*blocks[0], more)
     cosines, positions = map(np.concatenate, zip(*blocks, strict=True))
-    return Found(cosines, positions, more)
+    return Candidates(cosines, positions, more)
 
 
 def largest(scores: Tensor, m: int) -> tuple[Tensor, Tensor]:

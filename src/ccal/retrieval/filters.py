@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from operator import eq, ge, gt, le, lt
 from typing import Any
 
+from ccal.columns import is_text
 from ccal.errors import InputError
 
 Where = Mapping[str, Any]
@@ -179,11 +180,6 @@ def _path(key: Any) -> tuple[str, ...]:
             "cannot be asked for."
         )
     return parts
-
-
-def is_text(text: str) -> bool:
-    """Whether databases can keep it: no NUL, no half of a surrogate pair."""
-    return "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def _plain(key: str, value: Any) -> str | float | bool | None:

@@ -22,9 +22,9 @@ from ccal.retrieval.items import (
     StorageType,
     check_ids,
     count_of,
+    default_ids,
     make_changes,
     make_items,
-    numbered,
 )
 from ccal.retrieval.pair_items import PairItems, new_items
 
@@ -228,7 +228,7 @@ class Index(IndexReader):
         self.binding.check_modality(modality)
         with self._adding:
             if ids is None:
-                ids = numbered(modality, self._backend.next_number(), count)
+                ids = default_ids(modality, self._backend.next_number(), count)
             yield make_items(modality, count, ids, metadata, files)
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import zip_longest
 from typing import Any, Self
 
@@ -11,17 +14,19 @@ import numpy as np
 
 from ccal.bounds import Text, Whole, check
 from ccal.errors import InputError
+from ccal.evaluation.calibration import HEAD, Calibration
 from ccal.model import DualEncoder
+from ccal.retrieval.answers import Hits, Judge
 from ccal.retrieval.backends import open_backend
 from ccal.retrieval.backends.base import Backend, Vectors
-from ccal.retrieval.chances import Chances
 from ccal.retrieval.embedding import as_batch, embed, fingerprint, unit_vectors
-from ccal.retrieval.filters import Where, conditions
+from ccal.retrieval.filters import Conditions, Where, conditions
 from ccal.retrieval.items import Binding, Hit, Item, Stats, check_ids, no_items, other_model
 
 Location = str | os.PathLike[str]
+_COUNT_SECONDS = 1.0
 BOTH = "both"
-"""As `within`: both modalities, each ranked by itself."""
+"""A value of `within`: search both modalities, and rank each by itself."""
 
 
 class IndexReader:
@@ -182,7 +187,7 @@ class IndexReader:
         return self._model
 
     def _within(self, within: str | None, modality: str) -> tuple[str, ...]:
-        """Where a query of a modality is searched: by default in the other one, if it has items."""
+        """The modalities that a query searches: by default the other one, if it has items."""
         if within is not None:
             self.binding.check_modality(within)
             return (within,)
@@ -231,3 +236,60 @@ class IndexReader:
             if not any(name in held for name in scope):
                 raise no_items(self._backend.location, scope if held else ())
         return found
+
+
+class Chances:
+    """The calibrations of the model of an index, and the number of items to apply them to.
+
+    The number may be a second old, since some servers take a while to count.
+    """
+
+    def __init__(self, backend: Backend, model: DualEncoder | None) -> None:
+        self._backend = backend
+        self._calibrations = {} if model is None else model.calibrations
+        self._counted: tuple[float, Mapping[str, int]] = (0.0, {})
+
+    def calibration(self, modality: str | None, scope: Sequence[str]) -> Calibration | None:
+        """The calibration for queries of a modality that search the items of a scope.
+
+        None within one modality, for vectors cut to leading dimensions, for models of earlier
+        versions and for an index that was opened without its model.
+        """
+        if modality is None:
+            return None
+        self._backend.binding.check_modality(modality)
+        if modality in scope or self._backend.binding.dims is not None:
+            return None
+        return self._calibrations.get(modality)
+
+    def candidates(self, scope: Sequence[str]) -> int:
+        """The number of items of a scope."""
+        now = time.monotonic()
+        if now > self._counted[0]:
+            self._counted = (now + _COUNT_SECONDS, self._backend.counts())
+        return sum(self._counted[1].get(name, 0) for name in scope)
+
+    def search(
+        self,
+        queries: Vectors,
+        scope: Sequence[str],
+        k: int,
+        where: Conditions,
+        exact: bool,
+        modality: str | None,
+    ) -> Sequence[Sequence[Hit]]:
+        """The k nearest of each query of a modality, as the backend finds them, with chances."""
+        calibration = self.calibration(modality, scope)
+        if calibration is None:
+            return self._backend.search(queries, scope, k, where, exact)
+        answers = self._backend.search(queries, scope, max(k, HEAD), where, exact)
+        judge = partial(calibration.judged, candidates=self.candidates(scope))
+        return [_judged(hits, judge, k) for hits in answers]
+
+
+def _judged(hits: Sequence[Hit], judge: Judge, k: int) -> Sequence[Hit]:
+    """The first k hits of a query, with chances by the scores of all of them."""
+    if isinstance(hits, Hits):
+        return hits.judged(judge, k)
+    marks = judge([hit.score for hit in hits])
+    return [replace(hit, chance=c, match=m) for hit, (c, m) in zip(hits[:k], marks, strict=False)]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from ccal.columns import is_text
 from ccal.errors import CcalError, InputError
 
 if TYPE_CHECKING:
@@ -19,9 +20,9 @@ T = TypeVar("T")
 StorageType = Literal["float32", "float16"]
 
 COUNTERPARTS = "counterparts"
-"""The key of an item's metadata under which `Index.build_from_pairs` lists its counterparts."""
+"""The key of an item's metadata under which `PairItems` lists its counterparts."""
 MOST_COUNTERPARTS = 5
-"""So many are listed; all are counted."""
+"""An item lists this many of its counterparts at most; it counts all of them."""
 
 
 class DamagedIndexError(CcalError):
@@ -122,12 +123,12 @@ class Binding:
             self.check_modality(modality)
 
     def to_json(self) -> str:
-        """As text, for any backend to keep."""
+        """The binding as JSON, which every backend can store."""
         return json.dumps({**self.__dict__, "modalities": list(self.modalities)})
 
     @classmethod
     def from_json(cls, text: str) -> Binding:
-        """Back from `to_json`."""
+        """The binding that `to_json` wrote."""
         try:
             values = json.loads(text)
             return cls(**{**values, "modalities": tuple(values["modalities"])})
@@ -195,10 +196,10 @@ def count_of(items: Any) -> int:
     return len(items)
 
 
-def numbered(modality: str, first: int, count: int) -> list[str]:
+def default_ids(modality: str, first: int, count: int) -> list[str]:
     """Ids that nobody chose.
 
-    >>> numbered("image", 1, 2)
+    >>> default_ids("image", 1, 2)
     ['image-1', 'image-2']
     """
     return [f"{modality}-{number}" for number in range(first, first + count)]
@@ -311,9 +312,5 @@ def _check_integer(name: str, digits: str) -> None:
 
 def _check_text(text: str, name: str) -> None:
     """Refuse NUL, and bytes of a file name that are not UTF-8: databases cannot keep them."""
-    try:
-        fine = b"\0" not in text.encode()
-    except UnicodeEncodeError:
-        fine = False
-    if not fine:
+    if not is_text(text):
         raise InputError(f"{name} = {text!r} has characters that are no text.")

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ccal.errors import InputError
 from ccal.model import Items
+from ccal.numbering import Integers, numbered
 from ccal.retrieval.items import (
     COUNTERPARTS,
     MOST_COUNTERPARTS,
@@ -18,14 +18,12 @@ from ccal.retrieval.items import (
     Item,
     check_ids,
     count_of,
+    default_ids,
     make_items,
-    numbered,
 )
 
 if TYPE_CHECKING:
     from ccal.data import Pairs
-
-Ints = NDArray[np.int64]
 
 
 class PairItems:
@@ -67,16 +65,17 @@ class PairItems:
         if modality is not None:
             pairs.column(modality)
         self._pairs = pairs
-        places = {name: _distinct(pairs.items(name)) for name in pairs.names}
-        ids = _all_ids(pairs, places, root)
+        # The first row of each item, and the number of the item that each row holds.
+        numbers = {name: numbered(pairs.items(name)) for name in pairs.names}
+        ids = _all_ids(pairs, numbers, root)
         check_ids([id for name in pairs.names for id in ids[name]])
         self.items: list[Item] = []
         self._rows: dict[str, int] = {}
         for name, other in zip(pairs.names, reversed(pairs.names), strict=True):
             if modality not in (None, name):
                 continue
-            place, first = places[name]
-            links = _links(place, places[other][0], ids[other]) if modality is None else None
+            first, own = numbers[name]
+            links = _links(own, numbers[other][1], ids[other]) if modality is None else None
             rows = pairs.column(name)
             for number, (id, row) in enumerate(zip(ids[name], first.tolist(), strict=True)):
                 facts = {"text": rows[row]} if rows.is_text and not rows.files else {}
@@ -114,7 +113,7 @@ def new_items(
             raise InputError(f"modality is missing: {' or '.join(binding.modalities)}?")
         binding.check_modality(modality)
         count = count_of(items)
-        ids = numbered(modality, 1, count) if ids is None else ids
+        ids = default_ids(modality, 1, count) if ids is None else ids
         return make_items(modality, count, ids, metadata, files), items
     if ids is not None or metadata is not None or files is not None:
         raise InputError("Pairs take no ids, metadata or files; see ccal.retrieval.PairItems.")
@@ -123,21 +122,10 @@ def new_items(
     return found.items, found.read
 
 
-def _distinct(numbers: Ints) -> tuple[Ints, Ints]:
-    """For each row the place of its item (n,), and the first row of each item (m,), ascending.
-
-    >>> _distinct(np.array([7, 3, 7]))
-    (array([0, 1, 0]), array([0, 1]))
-    """
-    _, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    return np.argsort(order)[inverse.reshape(-1)], first[order]
-
-
-def _links(place: Ints, other: Ints, ids: Sequence[str]) -> list[dict[str, Any]]:
-    """The counterparts of each item: rows i joins items `place[i]` and `other[i]`."""
-    links: list[dict[str, Any]] = [{"ids": [], "count": 0} for _ in range(int(place.max()) + 1)]
-    for one, two in dict.fromkeys(zip(place.tolist(), other.tolist(), strict=True)):
+def _links(own: Integers, other: Integers, ids: Sequence[str]) -> list[dict[str, Any]]:
+    """The counterparts of each item: row i joins items `own[i]` and `other[i]`."""
+    links: list[dict[str, Any]] = [{"ids": [], "count": 0} for _ in range(int(own.max()) + 1)]
+    for one, two in dict.fromkeys(zip(own.tolist(), other.tolist(), strict=True)):
         link = links[one]
         link["count"] += 1
         if link["count"] <= MOST_COUNTERPARTS:
@@ -146,20 +134,22 @@ def _links(place: Ints, other: Ints, ids: Sequence[str]) -> list[dict[str, Any]]
 
 
 def _all_ids(
-    pairs: Pairs, places: Mapping[str, tuple[Ints, Ints]], root: str | os.PathLike[str] | None
+    pairs: Pairs,
+    numbers: Mapping[str, tuple[Integers, Integers]],
+    root: str | os.PathLike[str] | None,
 ) -> dict[str, list[str]]:
     """Ids of the distinct items of both modalities."""
     texts = [name for name in pairs.names if _is_words(pairs, name)]
     ids = {}
     for name in sorted(pairs.names, key=texts.__contains__):
-        rows, (_, first) = pairs.column(name), places[name]
+        rows, (first, _) = pairs.column(name), numbers[name]
         if rows.files:
             ids[name] = _below([rows[row] for row in first.tolist()], root)
         elif texts == [name]:
             # The other modality is no text, and has its ids by now.
             (other,) = ids
-            place, _ = places[other]
-            ids[name] = _numbered([ids[other][p] for p in place.tolist()], first)
+            owners = [ids[other][number] for number in numbers[other][1].tolist()]
+            ids[name] = _text_ids(owners, first)
         else:
             ids[name] = [f"{name}-{_number(pairs, name, row)}" for row in first.tolist()]
     one, two = pairs.names
@@ -168,10 +158,10 @@ def _all_ids(
     return ids
 
 
-def _numbered(owners: Sequence[str], first: Ints) -> list[str]:
+def _text_ids(owners: Sequence[str], first: Integers) -> list[str]:
     """Ids of texts by the item that each row belongs to, as robin.jpg#1, for the first rows.
 
-    >>> _numbered(["a.jpg", "b.jpg", "a.jpg"], np.array([0, 1, 2]))
+    >>> _text_ids(["a.jpg", "b.jpg", "a.jpg"], np.array([0, 1, 2]))
     ['a.jpg#1', 'b.jpg#1', 'a.jpg#2']
     """
     seen: dict[str, int] = {}

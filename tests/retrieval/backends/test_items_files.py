@@ -126,34 +126,6 @@ def test_a_folder_of_another_version(location: Path, model: DualEncoder) -> None
         assert found(index) == known(index)
 
 
-def test_random_changes_of_metadata(
-    location: Path, monkeypatch: pytest.MonkeyPatch, model: DualEncoder
-) -> None:
-    monkeypatch.setattr(compaction, "TAIL", 12)
-    rng = random.Random(0)
-    index, reader = Index.open(location, model), Index.open(location)
-    for step in range(120):
-        ids = index.ids()
-        some = rng.sample(ids, min(len(ids), rng.randint(1, 5)))
-        action = rng.choice(["describe", "describe", "add", "remove", "move", "reopen"])
-        facts = [{"step": step, "n": n} for n in range(len(some))]
-        if action == "describe":
-            index.update(some, metadata=facts)
-        elif action == "add":
-            new = [f"new {step} {n}" for n in range(len(some))]
-            index.add_vectors("image", rows(len(some), width=DIM), metadata=facts, ids=new)
-        elif action == "remove" and len(ids) > 10:
-            index.remove(some)
-        elif action == "move":
-            index.update(some, rows(len(some), seed=step), metadata=facts)
-        elif action == "reopen":
-            index.close()
-            index = Index.open(location, model)
-        assert found(index) == found(reader) == known(index)
-    index.close()
-    reader.close()
-
-
 def describe_until_killed(location: Path, seed: int, begun: Any) -> None:
     compaction.TAIL = 12
     rng = random.Random(seed)

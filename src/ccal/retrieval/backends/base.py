@@ -127,7 +127,7 @@ class Backend(ABC):
         raise _no_loads(self)
 
     def recall(self, key: str) -> str | None:
-        """What was noted under a key, which is gone when the index is built anew."""
+        """The text that `note` kept under a key; building the index anew forgets it."""
         raise _no_loads(self)
 
     def note(self, key: str, text: str) -> None:

@@ -34,7 +34,7 @@ RECALL = 0.99
 """Share of the ten nearest that a search must find."""
 
 QUERIES = 200
-"""Of each kind, by which the recall is measured."""
+"""Queries of each kind that the recall is measured with."""
 
 _NEAREST, _SAMPLE = 10, 10_000
 

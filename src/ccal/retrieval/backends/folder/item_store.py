@@ -128,8 +128,8 @@ class ItemStore:
         with suppress(OSError):
             if os.path.samestat(os.stat(self.path), self._file):
                 return
-        said = "was deleted or replaced since it was opened; open the index again."
-        raise CcalError(f"{self.path} {said}")
+        problem = "was deleted or replaced since it was opened; open the index again."
+        raise CcalError(f"{self.path} {problem}")
 
     @contextmanager
     def _transaction(self, begin: str, end: str) -> Iterator[None]:

@@ -14,7 +14,7 @@ from ccal.retrieval.backends.folder.candidates import Cells, CodesFile, open_can
 from ccal.retrieval.backends.folder.compaction import segments_of
 from ccal.retrieval.backends.folder.item_store import ItemStore
 from ccal.retrieval.backends.folder.segments import SPAN, ItemsFile, Segment, VectorsFile
-from ccal.retrieval.exact import Bools, Floats, Found, Ints, descending, nearest, score
+from ccal.retrieval.exact import Bools, Candidates, Floats, Ints, descending, nearest, score
 from ccal.retrieval.items import Binding
 
 # Filters that leave less than this share are searched exactly, among what they leave.
@@ -42,7 +42,7 @@ class Shard:
         """Items that still exist."""
         return len(self.rows) if self.alive is None else int(self.alive.sum())
 
-    def nearest(self, queries: Vectors, k: int, matching: Ints | None, exact: bool) -> Found:
+    def nearest(self, queries: Vectors, k: int, matching: Ints | None, exact: bool) -> Candidates:
         """Cosines and positions of candidates, only among `matching` rows (m,) if given."""
         allowed = self.alive
         if matching is not None:
@@ -53,28 +53,28 @@ class Shard:
             allowed[positions[self.rows[positions] == matching]] = True
             if (chosen := np.flatnonzero(allowed)).size < _SELECTIVE * len(allowed):
                 if not chosen.size:
-                    return Found.nothing(len(queries))
+                    return Candidates.nothing(len(queries))
                 return nearest(queries, self.vectors[chosen], k).through(chosen)
-        found: Found | None = None
+        found: Candidates | None = None
         if self.approximate is not None and not exact:
             found = self._approximate(self.approximate, queries, k, allowed)
         return nearest(queries, self.vectors, k, allowed) if found is None else found
 
     def _approximate(
         self, index: Cells | CodesFile, queries: Vectors, k: int, allowed: Bools | None
-    ) -> Found | None:
+    ) -> Candidates | None:
         """None if there are not enough candidates for one of the queries."""
         at = index.candidates(queries, k, allowed)
         missing = at < 0
         if not missing.any():
-            return Found(*descending(score(queries, self.vectors, at), at))
+            return Candidates(*descending(score(queries, self.vectors, at), at))
         wanted = min(k, len(self.rows) if allowed is None else int(allowed.sum()))
         if (missing.sum(1) > at.shape[1] - wanted).any():
             return None
         at = at.clip(0)
         cosines = score(queries, self.vectors, at)
         cosines[missing] = -np.inf
-        return Found(*descending(cosines, at))
+        return Candidates(*descending(cosines, at))
 
 
 @dataclass
