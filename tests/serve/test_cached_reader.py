@@ -17,7 +17,7 @@ from ccal import Pairs, load
 from ccal.data.pairs import Rows
 from ccal.retrieval import Index
 from ccal.serve import IndexCollection, cached_reader
-from ccal.serve.cached_reader import FileSizes
+from ccal.serve.cached_reader import CachedReader, FileSizes
 from tests.cli.conftest import environment
 from tests.serve.conftest import open_collection
 from tests.serve.live import Live
@@ -88,6 +88,22 @@ def test_the_cache_of_cards_is_bounded(
     server.stop()
     assert wide[:5] == narrow
     assert len({result["id"] for result in wide}) == 50
+
+
+def test_counterparts_are_shown_although_their_cache_overflows(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cached_reader, "_MOST_CARDS", 1)
+    names = [str(photos / f"{number}.jpg") for number in (0, 3)]
+    pairs = Pairs({"image": Rows(names, files=True), "text": ["red", "a red square"]})
+    with Index.build(tmp_path / "index", load(photos / "model"), pairs) as index:
+        reader = CachedReader(index, {})
+        reader.cards(index.get(["0.jpg"]))
+        both = reader.cards(index.get(["0.jpg", "3.jpg"]))
+        assert [[one.text for one in card.counterparts] for card in both] == [
+            ["red"],
+            ["a red square"],
+        ]
 
 
 def test_only_files_that_shrink_in_place_are_reported(tmp_path: Path) -> None:

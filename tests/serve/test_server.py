@@ -259,14 +259,6 @@ def test_an_index_that_is_damaged_while_it_is_served(
         assert client.get("/health").status_code == 200
 
 
-def test_serving_is_not_imported_before_it_is_needed() -> None:
-    code = "import sys, ccal, ccal.cli.serve; print([m for m in sys.modules if 'fastapi' in m])"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[]\n"
-
-
 def test_without_its_extra_the_import_says_what_to_install() -> None:
     code = "import sys; sys.modules['fastapi'] = None; import ccal.serve"
     done = subprocess.run(

@@ -82,11 +82,11 @@ def _describe_limits(schema: dict[str, Any], limits: Limits, has_token: bool) ->
     """Put this server's own limits into its OpenAPI description."""
     for path in (WORDS, BATCH):
         body = schema["paths"][path]["post"]["requestBody"]["content"]
-        asked = body["application/json"]["schema"]["properties"]
-        asked["k"]["maximum"] = limits.k
+        properties = body["application/json"]["schema"]["properties"]
+        properties["k"]["maximum"] = limits.k
         if path == BATCH:
-            asked["texts"]["maxItems"] = limits.queries
-        text = asked["texts"]["items"] if path == BATCH else asked["text"]
+            properties["texts"]["maxItems"] = limits.queries
+        text = properties["texts"]["items"] if path == BATCH else properties["text"]
         text["maxLength"] = limits.text
     for path in schema["paths"].values():
         for operation in path.values():

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from ccal.errors import CcalError
 
-Asked = TypeVar("Asked")
+Request = TypeVar("Request")
 Reply = TypeVar("Reply")
 _MOST_WINDOWS = 5
 
@@ -18,7 +18,7 @@ class BusyError(CcalError):
     """Too many queries wait already, or the server stops."""
 
 
-class Batcher(Generic[Asked, Reply]):
+class Batcher(Generic[Request, Reply]):
     """One thread that answers all waiting queries as one batch, again and again.
 
     While the thread works on a batch, the next one gathers. A query that finds the thread idle is
@@ -35,7 +35,7 @@ class Batcher(Generic[Asked, Reply]):
 
     def __init__(
         self,
-        work: Callable[[Sequence[Asked]], Sequence[Reply | Exception]],
+        work: Callable[[Sequence[Request]], Sequence[Reply | Exception]],
         *,
         batch: int = 32,
         window: float = 0.002,
@@ -44,7 +44,7 @@ class Batcher(Generic[Asked, Reply]):
     ) -> None:
         self._work, self._batch, self._window = work, batch, window
         self._most, self._observe = waiting, observe
-        self._queue: deque[tuple[Asked, asyncio.Future[Reply]]] = deque()
+        self._queue: deque[tuple[Request, asyncio.Future[Reply]]] = deque()
         self._changed = threading.Condition()
         self._wanted = 1
         self._closed = False
@@ -61,16 +61,16 @@ class Batcher(Generic[Asked, Reply]):
         """Whether queries are being answered."""
         return self._thread.is_alive() and not self._closed
 
-    async def ask(self, asked: Sequence[Asked]) -> list[Reply | Exception]:
+    async def ask(self, request: Sequence[Request]) -> list[Reply | Exception]:
         """Replies in order, an exception where a query failed; `BusyError` if too many wait."""
         loop = asyncio.get_running_loop()
-        futures: list[asyncio.Future[Reply]] = [loop.create_future() for _ in asked]
+        futures: list[asyncio.Future[Reply]] = [loop.create_future() for _ in request]
         with self._changed:
             if self._closed:
                 raise BusyError("The server stops.")
             if len(self._queue) >= self._most:
                 raise BusyError(f"{self._most} queries wait already; try again soon.")
-            self._queue.extend(zip(asked, futures, strict=True))
+            self._queue.extend(zip(request, futures, strict=True))
             # If it woke for each query, the thread would take turns with this one all the time.
             if len(self._queue) >= self._wanted:
                 self._changed.notify()
@@ -93,19 +93,19 @@ class Batcher(Generic[Asked, Reply]):
         last = 0
         while batch := self._next(last):
             # A future is cancelled if the time is up, or the client has gone.
-            batch = [(asked, future) for asked, future in batch if not future.cancelled()]
+            batch = [(request, future) for request, future in batch if not future.cancelled()]
             last = len(batch)
             if not batch:
                 continue
             started = time.perf_counter()
             try:
-                replies = self._work([asked for asked, _ in batch])
+                replies = self._work([request for request, _ in batch])
             except Exception as error:
                 replies = [error] * len(batch)
             self._observe(len(batch), time.perf_counter() - started)
             _deliver([future for _, future in batch], replies)
 
-    def _next(self, last: int) -> list[tuple[Asked, asyncio.Future[Reply]]]:
+    def _next(self, last: int) -> list[tuple[Request, asyncio.Future[Reply]]]:
         """The next batch, after one of `last` queries; empty if the batcher is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._closed)

@@ -9,16 +9,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
+from ccal.columns import short
 from ccal.errors import InputError
 from ccal.retrieval import Hit, Index, Item
 from ccal.retrieval.answers import Hits, Stored, unpack_record
 from ccal.retrieval.backends.base import Vectors
 from ccal.retrieval.items import counterparts
 from ccal.serve.collection import Card, Entry, Query, UnknownItemError
-from ccal.serve.describing import card_of, kind_of, short
+from ccal.serve.describing import card_of, kind_of
 
 Value = TypeVar("Value")
 _MOST_NAMES, _MOST_CARDS = 100_000, 20_000
+_MISSING = object()
 _log = logging.getLogger("ccal.serve")
 
 
@@ -143,14 +145,18 @@ class CachedReader:
     def cards(self, items: Sequence[Item | Hit]) -> list[Card]:
         """Items as they are shown, with their counterparts."""
         links = [counterparts(item)[0] for item in items]
-        known = self._cards().counterparts
-        if missing := {id for ids in links for id in ids if id not in known}:
-            if len(known) >= _MOST_CARDS:
-                known.clear()
-            # An item that has been removed is kept as None, so that nobody looks for it again.
-            known |= dict.fromkeys(missing)
-            known |= {item.id: self.card(item) for item in self._existing(sorted(missing))}
-        found = [[card for id in ids if (card := known.get(id)) is not None] for ids in links]
+        cached = self._cards().counterparts
+        # Copied, since another thread may clear the cache meanwhile.
+        known = {id: cached.get(id, _MISSING) for ids in links for id in ids}
+        if missing := sorted(id for id, card in known.items() if card is _MISSING):
+            # A removed item is cached as None, so that the index is not asked for it again.
+            new: dict[str, Card | None] = dict.fromkeys(missing)
+            new |= {item.id: self.card(item) for item in self._existing(missing)}
+            if len(cached) >= _MOST_CARDS:
+                cached.clear()
+            cached |= new
+            known |= new
+        found = [[card for id in ids if isinstance(card := known[id], Card)] for ids in links]
         return [self.card(item, others) for item, others in zip(items, found, strict=True)]
 
     def kind(self, modality: str) -> str:

@@ -19,7 +19,7 @@ from ccal.errors import CcalError, InputError
 
 if TYPE_CHECKING:
     from ccal.retrieval.backends.base import Vectors
-    from ccal.serve.evaluation import Evaluation
+    from ccal.serve.run_evaluation import RunEvaluation
 
 _MEDIA = ("image", "thumbnail", "audio", "staff")
 _BRIEF = ("id", "modality", "kind", "title", "text")
@@ -53,7 +53,7 @@ class CutShortError(CcalError):
 
 @dataclass(frozen=True)
 class Query:
-    """What somebody looks for.
+    """A query of any kind.
 
     Args:
         kind: text, image, sheet, audio or item.
@@ -149,7 +149,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class End:
-    """What lies at one end of a dimension: `end` is its number from 1, negative for the low end.
+    """Words and items at one end of a dimension: number `end` from 1, negative for the low end.
 
     `terms` are typical of the texts there, `examples` the outermost items. `words` are those of the
     training texts that correlate most with the dimension, and by how much.
@@ -211,9 +211,9 @@ class Collection(Protocol):
         """A map of the space: items with two coordinates, as columns."""
 
     def dimensions(self, ends: Sequence[int]) -> list[End]:
-        """What lies at ends of dimensions; see `Why` in `ccal.serve.schemas`."""
+        """Words and items at ends of dimensions; see `Why` in `ccal.serve.schemas`."""
 
-    def evaluation(self) -> Evaluation | None:
+    def evaluation(self) -> RunEvaluation | None:
         """The measured quality of the model, if its run is known."""
 
     def warm(self) -> None:

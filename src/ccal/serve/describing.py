@@ -5,8 +5,7 @@ from os.path import basename, splitext
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from ccal.columns import short
 from ccal.encoders import front_end_config, tower_config
 from ccal.errors import CcalError, InputError
 from ccal.features.scan import SUFFIXES
@@ -47,15 +46,6 @@ def card_of(item: Item | Hit, kind: str, others: Sequence[Card] = ()) -> Card:
     facts = {k: v for k, v in item.metadata.items() if k != COUNTERPARTS or not total}
     about = (kind, short(title, 200), facts, text, media)
     return Card(item.id, item.modality, *about, others, total)
-
-
-def short(text: str, length: int) -> str:
-    """A text cut to a length.
-
-    >>> short("two dogs run", 8)
-    'two dog…'
-    """
-    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def check_modality(name: str | None, modalities: Sequence[str]) -> None:
@@ -99,13 +89,3 @@ def _type(config: Callable[[Any], dict[str, Any]], part: Any) -> str:
         return str(config(part)["type"])
     except CcalError:
         return type(part).__name__
-
-
-def evenly(count: int, most: int) -> list[int]:
-    """At most `most` of the numbers 0 to `count` - 1, evenly spaced.
-
-    >>> evenly(10, 3)
-    [0, 4, 9]
-    """
-    numbers: list[int] = np.linspace(0, count - 1, min(count, most)).astype(np.int64).tolist()
-    return numbers

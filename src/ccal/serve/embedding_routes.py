@@ -55,17 +55,19 @@ def add_embedding_routes(app: FastAPI, service: Service) -> None:
     limits, collection = service.limits, service.collection
 
     @app.post(EMBEDDINGS, **described("search", EmbeddingAnswer, 400, 413))
-    async def embeddings(asked: EmbeddingRequest) -> Response:
+    async def embeddings(body: EmbeddingRequest) -> Response:
         """Unit vectors of texts, as the index compares them; OpenAI's clients can call it."""
-        texts = [asked.input] if isinstance(asked.input, str) else asked.input
+        texts = [body.input] if isinstance(body.input, str) else body.input
         if not 1 <= len(texts) <= limits.queries:
-            said = f"input has {len(texts):,} texts; 1 to {limits.queries:,} are embedded at once."
-            raise ProblemError(413 if texts else 422, said)
+            detail = (
+                f"input has {len(texts):,} texts; 1 to {limits.queries:,} are embedded at once."
+            )
+            raise ProblemError(413 if texts else 422, detail)
         if any(len(text) > limits.text for text in texts):
             raise ProblemError(422, f"A text has more than {limits.text:,} characters.")
         vectors = await service.read(lambda: collection.embed(texts))
         shown: list[Any] = vectors.tolist()
-        if asked.encoding_format == "base64":
+        if body.encoding_format == "base64":
             little_endian = vectors.astype("<f4")
             shown = [base64.b64encode(row.tobytes()).decode() for row in little_endian]
         words = sum(len(text.split()) for text in texts)

@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from ccal.columns import short
 from ccal.errors import CcalError, InputError
+from ccal.evaluation import evenly_spaced
 from ccal.features import reads_images
 from ccal.features.text import refuse_unknown, word_check
 from ccal.model import DualEncoder
@@ -26,10 +28,10 @@ from ccal.serve import describing, reasons
 from ccal.serve.batching import attempt
 from ccal.serve.cached_reader import Cached, CachedReader
 from ccal.serve.collection import Answer, End, Entry, Media, Query, UnknownItemError
-from ccal.serve.describing import check_modality, evenly, has_words, short
-from ccal.serve.evaluation import Evaluation, find_run
-from ccal.serve.files import ItemFiles
+from ccal.serve.describing import check_modality, has_words
+from ccal.serve.item_files import ItemFiles
 from ccal.serve.mapping import Map
+from ccal.serve.run_evaluation import RunEvaluation, find_run
 from ccal.serve.sample import MOST, Sample
 
 _EXAMPLES = 12
@@ -141,9 +143,9 @@ class IndexCollection:
                 same = (query.modality, query.to, repr(query.where))
                 groups.setdefault(same, []).append(number)
         for members in groups.values():
-            asked = [queries[number] for number in members]
+            group = [queries[number] for number in members]
             vectors = np.stack([embedded[number][0] for number in members])
-            found = attempt(self._reader.search, asked, vectors)
+            found = attempt(self._reader.search, group, vectors)
             for place, number in enumerate(members):
                 answers[number] = found
                 if not isinstance(found, Exception):
@@ -182,7 +184,7 @@ class IndexCollection:
         return self._map().answer
 
     def dimensions(self, ends: Sequence[int]) -> list[End]:
-        """What lies at ends of dimensions."""
+        """Words and items at ends of dimensions."""
         sample = self._sample()
         width = sample.vectors.shape[1] - (4 if self._model.hubs is not None else 0)
         for end in ends:
@@ -195,7 +197,7 @@ class IndexCollection:
             found.append(End(end, terms, [Entry(card) for card in cards], words))
         return found
 
-    def evaluation(self) -> Evaluation | None:
+    def evaluation(self) -> RunEvaluation | None:
         """The evaluation of the model's run."""
         return self._evaluation
 
@@ -265,7 +267,7 @@ class IndexCollection:
         texts: list[str] = []
         items: list[str] = []
         for name, ids in self._reader.ids().items():
-            some = [ids[number] for number in evenly(len(ids), _EXAMPLES)]
+            some = [ids[number] for number in evenly_spaced(len(ids), _EXAMPLES).tolist()]
             if self._reader.kind(name) == "text" and "text" in self._queries:
                 found = (item.metadata.get("text") for item in self._reader.index.get(some))
                 texts += [text for text in found if isinstance(text, str)]
@@ -282,7 +284,7 @@ class IndexCollection:
         chosen = [
             several[number]
             for several in ids.values()
-            for number in evenly(len(several), max(1, MOST * len(several) // total))
+            for number in evenly_spaced(len(several), max(1, MOST * len(several) // total)).tolist()
         ]
         cards = self._reader.cards(self._reader.index.get(chosen))
         # A photo has the words of its captions.

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ccal.columns import short
 from ccal.optional import require
 from ccal.serve.collection import Card
-from ccal.serve.describing import short
 from ccal.serve.sample import Sample
 
 Points = NDArray[np.float64]

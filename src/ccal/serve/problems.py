@@ -119,7 +119,7 @@ async def _answer(_: Request, error: Exception) -> Response:
 
 
 def _faults(error: Any) -> str:
-    """Where and what, without the value: it may be huge, or something that JSON cannot express."""
+    """The place and the message of each fault; its value may be huge, or impossible in JSON."""
     faults = []
     for fault in error.errors()[:5]:
         where = ".".join(map(str, fault["loc"][1:])) or "the request"

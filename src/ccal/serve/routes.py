@@ -18,9 +18,9 @@ from ccal.errors import CcalError
 from ccal.retrieval import OtherModelError
 from ccal.serve import schemas
 from ccal.serve.collection import CutShortError, NotReadyError, encode
-from ccal.serve.evaluation import Evaluation
-from ccal.serve.files import send_media
+from ccal.serve.item_files import send_media
 from ccal.serve.problems import ProblemError
+from ccal.serve.run_evaluation import RunEvaluation
 from ccal.serve.schemas import Plain, described, documented
 from ccal.serve.search_routes import Id, K
 from ccal.serve.service import Service, entries_text, entry_text, json_response, text_response
@@ -124,7 +124,7 @@ def _add_items(app: FastAPI, service: Service) -> None:
 
 
 def _add_evaluation(app: FastAPI, service: Service) -> None:
-    def known() -> Evaluation:
+    def known() -> RunEvaluation:
         found = service.collection.evaluation()
         if found is None:
             raise ProblemError(404, "The model has no evaluation: its run is not known.")

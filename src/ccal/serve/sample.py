@@ -122,12 +122,12 @@ class Sample:
 
     @cached_property
     def ends(self) -> "_Ends":
-        """What lies at the ends of the dimensions."""
+        """Descriptions of the ends of the dimensions."""
         return _Ends(self)
 
 
 class _Ends:
-    """What lies at the ends of the dimensions of a sample; each end is described once."""
+    """Describes the ends of the dimensions of a sample, each once."""
 
     def __init__(self, sample: Sample) -> None:
         self._sample = sample

@@ -5,15 +5,14 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
+from ccal.columns import is_text
+
 
 def _plain(text: str) -> str:
-    """Text that can be encoded and stored: no NUL, no half of a surrogate pair."""
-    try:
-        if b"\0" not in text.encode():
-            return text
-    except UnicodeEncodeError:
-        pass
-    raise ValueError("has characters that are no text")
+    """Text that can be encoded and stored."""
+    if not is_text(text):
+        raise ValueError("has characters that are no text")
+    return text
 
 
 Plain = Annotated[str, AfterValidator(_plain)]
@@ -59,9 +58,9 @@ class Problem(BaseModel):
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Problems of a route, for its description."""
-    said = {"application/problem+json": {"schema": Problem.model_json_schema()}}
+    content = {"application/problem+json": {"schema": Problem.model_json_schema()}}
     every = (*statuses, 422, 503)
-    return {status: {"description": "A problem.", "content": said} for status in every}
+    return {status: {"description": "A problem.", "content": content} for status in every}
 
 
 def described(tag: str, answer: type[BaseModel], *statuses: int) -> dict[str, Any]:
@@ -249,7 +248,7 @@ class SearchAnswer(BaseModel):
     )
 
 
-class Found(BaseModel):
+class BatchResult(BaseModel):
     """Results of one query of many, or why it has none."""
 
     text: str
@@ -264,7 +263,7 @@ class BatchAnswer(BaseModel):
 
     within: str
     took_ms: float
-    answers: list[Found]
+    answers: list[BatchResult]
 
 
 class ItemsAnswer(BaseModel):
@@ -276,7 +275,7 @@ class ItemsAnswer(BaseModel):
 
 
 class DimensionEnd(BaseModel):
-    """What lies at one end of a dimension."""
+    """Words and items at one end of a dimension."""
 
     end: int
     terms: list[str] = Field(description="Words that are typical of the texts there.")

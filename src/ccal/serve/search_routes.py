@@ -35,7 +35,7 @@ Where = Annotated[
 ]
 Explain = Annotated[bool, Parameter(description="Say why each result matches.")]
 Kind = Annotated[Plain | None, Parameter(description="Kind of query, if the file fits several.")]
-Asked = TypeVar("Asked", bound=BaseModel)
+Shape = TypeVar("Shape", bound=BaseModel)
 
 
 def add_search_routes(app: FastAPI, service: Service) -> None:
@@ -56,9 +56,9 @@ def add_search_routes(app: FastAPI, service: Service) -> None:
     async def search(request: Request) -> Response:
         """Search by words."""
         started = time.perf_counter()
-        asked = _parsed(schemas.SearchRequest, await _body(request))
-        check_length(asked.text)
-        query = Query("text", asked.text, asked.to, asked.k, asked.where, asked.explain)
+        body = _parsed(schemas.SearchRequest, await _body(request))
+        check_length(body.text)
+        query = Query("text", body.text, body.to, body.k, body.where, body.explain)
         return await answered(query, started)
 
     takes_json = takes("application/json", schemas.BatchRequest.model_json_schema())
@@ -71,16 +71,16 @@ def add_search_routes(app: FastAPI, service: Service) -> None:
         request is refused.
         """
         started = time.perf_counter()
-        asked = _parsed(schemas.BatchRequest, await _body(request))
-        if len(asked.texts) > limits.queries:
-            given, most = len(asked.texts), limits.queries
-            said = f"The request has {given:,} texts; {most:,} or fewer are answered at once."
-            raise ProblemError(413, said)
-        for text in asked.texts:
+        body = _parsed(schemas.BatchRequest, await _body(request))
+        if len(body.texts) > limits.queries:
+            given, most = len(body.texts), limits.queries
+            detail = f"The request has {given:,} texts; {most:,} or fewer are answered at once."
+            raise ProblemError(413, detail)
+        for text in body.texts:
             check_length(text)
-        queries = [Query("text", text, asked.to, asked.k, asked.where) for text in asked.texts]
+        queries = [Query("text", text, body.to, body.k, body.where) for text in body.texts]
         answers = await service.search_many(queries)
-        return text_response(answers_text(asked.texts, answers, time.perf_counter() - started))
+        return text_response(answers_text(body.texts, answers, time.perf_counter() - started))
 
     takes_file = takes("application/octet-stream", {"type": "string", "format": "binary"})
 
@@ -148,7 +148,7 @@ async def _body(request: Request) -> bytes:
             return b"".join(parts)
 
 
-def _parsed(shape: type[Asked], body: bytes) -> Asked:
+def _parsed(shape: type[Shape], body: bytes) -> Shape:
     try:
         return shape.model_validate_json(body)
     except ValidationError as error:

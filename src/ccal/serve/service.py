@@ -168,7 +168,7 @@ def entries_text(entries: Iterable[Entry]) -> str:
 def answer_text(answer: Answer, seconds: float) -> str:
     """The results, with the query as the collection understood it."""
     query = answer.query
-    asked = encode(
+    query_json = encode(
         {
             "kind": query.kind,
             "modality": query.modality,
@@ -178,7 +178,7 @@ def answer_text(answer: Answer, seconds: float) -> str:
     )
     item = "null" if answer.item is None else entry_text(answer.item)
     return (
-        f'{{"query":{asked[:-1]},"item":{item}}},"within":{encode(query.to)},'
+        f'{{"query":{query_json[:-1]},"item":{item}}},"within":{encode(query.to)},'
         f'"took_ms":{1000 * seconds:.3f},"results":{entries_text(answer.results)},'
         f'"sheet":{_sheet_text(answer.sheet)}}}'
     )

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from ccal.columns import short
 from ccal.errors import InputError
+from ccal.evaluation import evenly_spaced
 from ccal.model import DualEncoder
 from ccal.music import TuneLibrary, TuneMatch
 from ccal.optional import require
@@ -29,9 +31,9 @@ from ccal.serve.collection import (
     SheetAnswer,
     UnknownItemError,
 )
-from ccal.serve.describing import check_modality, evenly, has_words, short
-from ccal.serve.evaluation import Evaluation, find_run
+from ccal.serve.describing import check_modality, has_words
 from ccal.serve.mapping import Map
+from ccal.serve.run_evaluation import RunEvaluation, find_run
 from ccal.serve.sample import MOST, Sample
 from ccal.serve.uploads import UploadedSheet
 
@@ -76,12 +78,13 @@ class TuneCollection:
     def info(self) -> dict[str, Any]:
         """Modalities, queries, examples and the model."""
         count, evaluated = len(self._library), self._evaluation is not None
+        examples = evenly_spaced(count, _EXAMPLES).tolist()
         return {
             "modalities": [{"name": name, "kind": name, "count": count} for name in _MODALITIES],
             "count": count,
             "queries": [{"kind": kind, "modality": kind, "to": [_OTHER[kind]]} for kind in _OTHER],
             "has": {"map": count > 1, "evaluation": evaluated, "where": False, "explain": False},
-            "examples": {"texts": [], "items": [f"tune-{n}" for n in evenly(count, _EXAMPLES)]},
+            "examples": {"texts": [], "items": [f"tune-{n}" for n in examples]},
             "model": self._about,
         }
 
@@ -140,7 +143,7 @@ class TuneCollection:
         """Tunes are compared snippet by snippet, so that none lies at an end."""
         raise InputError("Matches of tunes are not explained by dimensions.")
 
-    def evaluation(self) -> Evaluation | None:
+    def evaluation(self) -> RunEvaluation | None:
         """The evaluation of the model's run."""
         return self._evaluation
 
@@ -216,7 +219,7 @@ class TuneCollection:
         return module.read(BytesIO(self._sound(tune)), dtype="float32")
 
     def _draw(self) -> Map:
-        chosen = evenly(len(self._library), MOST // 2)
+        chosen = evenly_spaced(len(self._library), MOST // 2).tolist()
         cards = [self._entry(tune, name).card for name in _OTHER for tune in chosen]
         means = np.concatenate([_means(self._library, name, chosen) for name in _OTHER])
         return Map(Sample(2 * len(self._library), cards, means, [card.title for card in cards]))

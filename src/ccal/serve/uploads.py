@@ -60,8 +60,8 @@ def _measure_pdf(content: bytes, limits: Limits) -> int:
 
     pages, pixels = measure_pdf(content)
     if pages > _PAGES:
-        said = f"The PDF file has {pages:,} pages; {_PAGES} or fewer are read at once."
-        raise ProblemError(413, said)
+        detail = f"The PDF file has {pages:,} pages; {_PAGES} or fewer are read at once."
+        raise ProblemError(413, detail)
     if pixels > limits.pixels:
         most = _megapixels(limits.pixels)
         raise ProblemError(413, f"The PDF file has a picture of more than {most}.")

@@ -13,7 +13,7 @@ const SOUNDS = [
 ];
 
 /** What a file is asked as ("image", "sheet" or "audio"); throws a Problem if it cannot be. */
-export function kindOfFile(file, info) {
+function kindOfFile(file, info) {
   const kinds = kindsOf(info);
   const name = file.name.toLowerCase();
   const notation = /\.(abc|musicxml|mxl|xml|midi?)$/i.test(file.name);

@@ -1,7 +1,5 @@
 // Elements from code. Texts enter as text and attributes as attributes: nothing is ever parsed.
 
-const SVG = "http://www.w3.org/2000/svg";
-
 export const $ = (id) => document.getElementById(id);
 
 /** An element; `on…` are listeners, `--…` CSS variables; null and false leave one out. */
@@ -17,15 +15,16 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
-/** One of the icons at the top of index.html. */
-export function icon(name) {
-  const svg = document.createElementNS(SVG, "svg");
-  svg.setAttribute("aria-hidden", "true");
-  const use = document.createElementNS(SVG, "use");
-  use.setAttribute("href", `#i-${name}`);
-  svg.append(use);
-  return svg;
+function svg(tag, attributes, ...children) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
 }
+
+/** One of the icons at the top of index.html. */
+export const icon = (name) =>
+  svg("svg", { "aria-hidden": "true" }, svg("use", { href: `#i-${name}` }));
 
 /** A button that is an icon, with a name for those who cannot see it. */
 export function iconButton(name, label, attributes = {}) {
@@ -35,31 +34,18 @@ export function iconButton(name, label, attributes = {}) {
 
 /** A sign as an SVG path in a box of 16. */
 export function sign(path, className) {
-  const svg = document.createElementNS(SVG, "svg");
-  svg.setAttribute("viewBox", "0 0 16 16");
-  svg.setAttribute("aria-hidden", "true");
-  svg.setAttribute("class", className);
-  const shape = document.createElementNS(SVG, "path");
-  shape.setAttribute("d", path);
-  shape.setAttribute("fill", "currentColor");
-  svg.append(shape);
-  return svg;
+  const frame = { viewBox: "0 0 16 16", "aria-hidden": "true", class: className };
+  return svg("svg", frame, svg("path", { d: path, fill: "currentColor" }));
 }
 
 /** Polygons of points (x, y), shares of the whole, over a picture of any size. */
 export function outlines(polygons, className) {
-  const svg = document.createElementNS(SVG, "svg");
-  svg.setAttribute("viewBox", "0 0 1 1");
-  svg.setAttribute("preserveAspectRatio", "none");
-  svg.setAttribute("aria-hidden", "true");
-  svg.setAttribute("class", `outlines ${className}`);
-  for (const points of polygons) {
-    const shape = document.createElementNS(SVG, "polygon");
-    shape.setAttribute("points", points.map((point) => point.join(",")).join(" "));
-    shape.setAttribute("vector-effect", "non-scaling-stroke");
-    svg.append(shape);
-  }
-  return svg;
+  const frame = { viewBox: "0 0 1 1", preserveAspectRatio: "none", "aria-hidden": "true" };
+  const shapes = polygons.map((points) => {
+    const corners = points.map((point) => point.join(",")).join(" ");
+    return svg("polygon", { points: corners, "vector-effect": "non-scaling-stroke" });
+  });
+  return svg("svg", { ...frame, class: `outlines ${className}` }, ...shapes);
 }
 
 export const count = (number) => Number(number).toLocaleString("en");

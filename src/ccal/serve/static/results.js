@@ -153,7 +153,7 @@ function tuneCard(result, rank) {
 }
 
 /** "photos", "texts" or "tunes": how a list of results is laid out. */
-export function layoutOf(results) {
+function layoutOf(results) {
   if (results.some((result) => result.media?.staff)) return "tunes";
   const isPhoto = (result) => result.kind === "image" && hasPicture(result);
   return results.some(isPhoto) ? "photos" : "texts";

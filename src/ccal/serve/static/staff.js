@@ -35,7 +35,7 @@ export function staffStrip(result, label) {
 }
 
 /** Column of the staff at `second` of the sound: at a note's head when the note begins. */
-export function columnAt(second, place) {
+function columnAt(second, place) {
   const onsets = [...(place.onsets ?? []), [place.duration, place.width]];
   const next = onsets.findIndex(([at]) => at > second);
   if (next < 0) return place.width;

@@ -33,7 +33,7 @@ _TYPES = {"svg": "image/svg+xml", "png": "image/png"}
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class RunEvaluation:
     """The folder of a finished run, its measures, and what is known of its dimensions.
 
     Runs of earlier versions know nothing of their dimensions.
@@ -82,14 +82,14 @@ class Evaluation:
         return self.folder / "plots" / f"{name}.{kind}"
 
 
-def find_run(model_folder: str | Path | None) -> Evaluation | None:
+def find_run(model_folder: str | Path | None) -> RunEvaluation | None:
     """The evaluation of a model's run; `model_folder` is the folder of the run or of its model."""
     if model_folder is None:
         return None
     for folder in (Path(model_folder), Path(model_folder).parent):
         try:
             run = Run.open(folder)
-            evaluation = Evaluation(folder, run.evaluation())
+            evaluation = RunEvaluation(folder, run.evaluation())
         except InputError:
             continue
         with suppress(InputError):

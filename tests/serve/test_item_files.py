@@ -17,7 +17,7 @@ from ccal.model import load
 from ccal.retrieval import Index
 from ccal.serve import IndexCollection
 from ccal.serve.collection import UnknownItemError
-from ccal.serve.files import ItemFiles
+from ccal.serve.item_files import ItemFiles
 from tests.serve.conftest import AWKWARD, problem
 from tests.serve.live import Live
 

@@ -101,7 +101,7 @@ class ItemFiles:
         return file, type
 
 
-def send_media(media: Media, asked: Headers) -> Response:
+def send_media(media: Media, request_headers: Headers) -> Response:
     """The whole, a part of it (Range), or that nothing has changed (If-None-Match)."""
     content = media.content
     if isinstance(content, bytes):
@@ -109,7 +109,7 @@ def send_media(media: Media, asked: Headers) -> Response:
     else:
         about = os.fstat(content.fileno())
         size, tag = about.st_size, f"{about.st_mtime_ns:x}-{about.st_size:x}"
-    status, first, stop = _part(asked, size, f'"{tag}"')
+    status, first, stop = _part(request_headers, size, f'"{tag}"')
     headers = {
         "ETag": f'"{tag}"',
         "Cache-Control": "private, no-cache",
@@ -129,12 +129,12 @@ def send_media(media: Media, asked: Headers) -> Response:
     return StreamingResponse(_chunks(content, first, stop - first), status, headers, media.type)
 
 
-def _part(asked: Headers, size: int, tag: str) -> tuple[int, int, int]:
+def _part(request_headers: Headers, size: int, tag: str) -> tuple[int, int, int]:
     """Status, first byte, and the byte to stop before."""
-    if asked.get("if-none-match") == tag:
+    if request_headers.get("if-none-match") == tag:
         return 304, 0, 0
-    match = _RANGE.fullmatch(asked.get("range", ""))
-    if match is None or not any(match.groups()) or asked.get("if-range", tag) != tag:
+    match = _RANGE.fullmatch(request_headers.get("range", ""))
+    if match is None or not any(match.groups()) or request_headers.get("if-range", tag) != tag:
         return 200, 0, size
     begin, end = match.groups()
     if begin:
