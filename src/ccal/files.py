@@ -100,7 +100,10 @@ def read_document(path: Path) -> dict[str, Any]:
 
 
 def _content_hash(content: Mapping[str, Any]) -> str:
-    """The same whatever the order and the spaces, as JSON keeps neither tuples nor number keys."""
+    """SHA-256 of the content, independent of the order of its keys.
+
+    Going through JSON first makes tuples lists and keys texts, as they are when read back.
+    """
     plain = json.loads(json.dumps({key: content[key] for key in content if key != "sha256"}))
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
@@ -302,5 +305,5 @@ def _flock(handle: int) -> None:
     except BlockingIOError:
         raise
     except OSError:
-        # A file system without locks: refusing to work there would help nobody.
+        # Some file systems have no locks; work there without them.
         pass

@@ -106,7 +106,8 @@ def test_help_needs_neither_torch_nor_numpy() -> None:
         f"package.__path__ = [{str(ROOT / 'src/ccal')!r}]; sys.modules['ccal'] = package;"
         "from typer.testing import CliRunner; from ccal.cli.app import app;"
         "assert 'reproduce' in CliRunner().invoke(app, ['--help']).output;"
-        "print({'torch', 'numpy', 'matplotlib'} & set(sys.modules))"
+        "assert CliRunner().invoke(app, ['train', '--help']).exit_code == 0;"
+        "print({'torch', 'numpy', 'matplotlib', 'fastapi'} & set(sys.modules))"
     )
     command = [sys.executable, "-c", code]
     result = subprocess.run(command, capture_output=True, text=True, check=True, env=environment())

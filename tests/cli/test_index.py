@@ -265,8 +265,9 @@ def test_items_that_cannot_be_read_again_stop_a_rebuild(texts: Path, tmp_path: P
     assert "has 2 rows; row 2 was indexed" in outcome.err
     with Index.open(tmp_path / "new") as index:
         assert index.count() == 4
-    outcome = invoke("index", texts / "run", "--rebuild", "-m", "image", *out)
-    assert "it takes no --modality" in outcome.err
+    for more in (["-m", "image"], ["--workers", 2], ["--engine", "ray"]):
+        outcome = invoke("index", texts / "run", "--rebuild", *more, *out)
+        assert "it takes no --modality" in outcome.err
     outcome = invoke("index", texts / "run", tmp_path / "rows.npy", *out)
     assert "add --modality image or --modality text" in outcome.err
 
@@ -300,6 +301,9 @@ def test_tables_that_are_not_utf8_or_have_empty_texts(texts: Path, tmp_path: Pat
     assert not (tmp_path / "new").exists()
     table.write_text("words,place\nred bird,here\n,there\n")
     assert "1 of 2 texts of words are empty" in invoke("index", texts / "run", *options).err
+    table.write_text("words,place\nred bird,here\nblue bird,\n")
+    outcome = invoke("index", texts / "run", *options, "--id", "place")
+    assert f"{table}, line 3: place is missing; it has the ids." in outcome.err
 
 
 def test_ctrl_c_reports_items_that_were_added(

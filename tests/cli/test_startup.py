@@ -43,5 +43,6 @@ def test_a_search_loads_few_modules(tmp_path: Path) -> None:
     assert {name for name in loaded if name.startswith("ccal.cli.")} == {
         "ccal.cli.app",
         "ccal.cli.console",
+        "ccal.cli.options",
         "ccal.cli.search",
     }

@@ -226,43 +226,6 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tree(tmp_path_factory.mktemp("drawn") / "cub", classes=20, images=3)
 
 
-@pytest.fixture
-def features(drawn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Features of the drawn birds: small pictures, row by row in the order of the data set."""
-    image = pytest.importorskip("PIL.Image")
-    rows = [
-        np.asarray(image.open(path).resize((8, 8)), dtype=np.float32).ravel() / 255
-        for path in sorted((drawn / "images").glob("*/*.jpg"))
-    ]
-    np.save(tmp_path / "drawn.npy", np.stack(rows))
-    monkeypatch.chdir(tmp_path)
-    return "image=drawn.npy"
-
-
-def test_the_layout_of_reed_with_features(drawn: Path, features: str) -> None:
-    layout = [drawn, "--layout", "reed", "--x", features]
-    run = ["-o", "run", "--method", "linear", "--no-report", *QUICK]
-    outcome = invoke("train", *layout, *run)
-    assert outcome.code == 0, outcome
-    kept = json.loads(Path("run/evaluation.json").read_text())
-    listed = (drawn / "testclasses.txt").read_text().split()
-    assert list(kept["classes"]["precision"]) == listed
-    assert (kept["classes"]["queries"], kept["classes"]["items"]) == (90, 9)
-    assert invoke("evaluate", "run").out == outcome.out
-    other = invoke("evaluate", "run", *layout, "--json")
-    assert json.loads(other.out)["classes"]["items"] == 60
-    # Drawn instead of listed, and both sides named otherwise.
-    by_seed = [*layout[:3], "--x", "photo=drawn.npy", "--y", "words=text", "--split-by", "label"]
-    again = invoke("train", *by_seed, "--split-seed", "3", "--test", "4", "-o", "b", *run[2:])
-    assert again.code == 0, again
-    found = json.loads(Path("b/evaluation.json").read_text())["classes"]["precision"]
-    assert len(found) == 4
-    assert "words -> photo" in again.out
-    # What a run wrote down repeats it.
-    config = invoke("train", "--config", "run/config.toml", "-o", "c", "--no-report", "-q")
-    assert config.out == outcome.out
-
-
 def test_the_layout_of_reed_with_pictures(
     drawn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,10 +103,12 @@ def command(
         note(text)
     progress = counting(f"encoding {modality}")
     rows, features = write_embeddings(out, model, modality, given.items, progress=progress)
-    said = f"Wrote {out}: {rows:,} embedding{'' if rows == 1 else 's'} of {model.dim} dimensions"
+    summary = f"Wrote {out}: {rows:,} embedding{'' if rows == 1 else 's'} of {model.dim} dimensions"
     if (more := features - model.dim) > 0:
-        said += f", and {more} more that correct for hubs (items that turn up in too many answers)"
-    note(said + ".")
+        summary += (
+            f", and {more} more that correct for hubs (items that turn up in too many answers)"
+        )
+    note(summary + ".")
 
 
 def _encode_shards(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ccal.cli import options as o
 from ccal.cli.console import note, note_skipped
 from ccal.columns import align
 from ccal.errors import InputError
@@ -66,7 +67,7 @@ def command(
     show: Annotated[
         bool, typer.Option("--open", help="Open the picture of the best, as your desktop does.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
+    as_json: o.Json = False,
 ) -> None:
     """Name the tune of a recording, or the tunes on a page of music, and the passage that matches.
 
@@ -90,16 +91,16 @@ def command(
         raise InputError(f"{query}: there is no such file.")
     if out is not None and out.exists() and not out.is_dir():
         raise InputError(f"--out {out}: expected a folder, and this is a file.")
-    kind, asked = _query(query)
+    kind, content = _query(query)
     found = _library(library, model, add or [])
     answer: dict[str, Any] = {"query": str(query), "kind": kind}
     if kind == "sheet":
-        tunes = found.identify_page(asked, k)
+        tunes = found.identify_page(content, k)
         matches = max(tunes, key=lambda tune: len(tune.lines)).matches
         answer["tunes"] = [_on_page(tune) for tune in tunes]
         table = [line for tune in tunes for line in (_lines(tune), *_table(tune.matches), "")][:-1]
     else:
-        matches = found.identify(asked, k)
+        matches = found.identify(content, k)
         table = _table(matches)
     if as_json:
         print(json.dumps(answer | {"matches": [m.as_dict() for m in matches]}, indent=1))
@@ -141,7 +142,7 @@ def _library(folder: Path | None, run: Path | None, add: list[Path]) -> TuneLibr
 
 
 def _table(matches: list[TuneMatch]) -> list[str]:
-    """What it is in a sentence, and a table of the matches.
+    """A sentence that names the tune, and a table of the matches.
 
     The columns are rank, score, chance, seconds in the tune, columns of its staff, and its name.
     """
@@ -163,7 +164,7 @@ def _said(best: TuneMatch) -> str:
 
 
 def _lines(tune: PageTune) -> str:
-    """Where on the page a tune stands.
+    """The staff lines of a tune on its page.
 
     >>> from types import SimpleNamespace as Line
     >>> _lines(Line(lines=[Line(page=0, number=0), Line(page=0, number=1)]))

@@ -138,12 +138,24 @@ def command(
     if source is None and rebuild:
         from ccal.retrieval.models import rebuild_from_files
 
-        given_too = (modality, column, id_column, metadata, key, float16, dims, codes, split)
-        if any(option not in (None, False) for option in (*given_too, *given.values())):
+        given_too = (
+            modality,
+            column,
+            id_column,
+            metadata,
+            key,
+            float16,
+            dims,
+            codes,
+            split,
+            workers,
+        )
+        others = any(option not in (None, False) for option in (*given_too, *given.values()))
+        if others or engine != "local":
             raise InputError(
                 "--rebuild without an INPUT keeps what the index holds, and its form; it takes no "
                 "--modality, --split, --column, --id, --metadata, --key, --float16, --dims, "
-                "--codes, nor options of pairs."
+                "--codes, --engine, --workers, nor options of pairs."
             )
         progress = counting("embedding")
         with rebuild_from_files(out, model, model_folder=run, progress=progress) as index:

@@ -144,7 +144,7 @@ def _result_lines(evaluation: dict[str, Any]) -> dict[str, str]:
 
 
 def _averaged(classes: dict[str, Any]) -> str:
-    """How AP@k would be without neighbours, if there are any."""
+    """AP@k without averaging over neighbours, if the model averages."""
     if "ap_alone" not in classes:
         return ""
     return (

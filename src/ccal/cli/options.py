@@ -84,6 +84,14 @@ Workers = Annotated[
 RunFolder = Annotated[
     Path, typer.Argument(metavar="RUN", help="The folder that `ccal train` wrote.")
 ]
+ModelOfIndex = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="RUN",
+        show_default="where it was when the index was made",
+        help="Where the model is.",
+    ),
+]
 Key = Annotated[
     str | None, typer.Option(metavar="NAME", help="Array of a .npz file that has several.")
 ]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ccal.cli import options as o
 from ccal.cli.console import note
 from ccal.columns import align, printable
 from ccal.errors import InputError
@@ -74,18 +75,11 @@ def command(
             '`"year>=1990"`, `bird.name=robin` for nested ones; all of several must hold.',
         ),
     ] = None,
-    model: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="RUN",
-            show_default="where it was when the index was made",
-            help="Where the model is.",
-        ),
-    ] = None,
+    model: o.ModelOfIndex = None,
     exact: Annotated[
         bool, typer.Option("--exact", help="Compare the query with every item.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
+    as_json: o.Json = False,
     pictures: Annotated[
         bool,
         typer.Option(
@@ -308,12 +302,12 @@ def _table(hits: Sequence[Hit], texts: Mapping[str, str]) -> list[str]:
 
 
 def _meaning(index: Index, hits: Sequence[Hit]) -> str:
-    """What the words of these hits mean; empty if they have none."""
+    """A sentence that explains the words strong, fair and weak; empty if the hits have none."""
     if not hits or hits[0].match is None:
         return ""
     found = hits[0].modality
-    (asked,) = (name for name in index.binding.modalities if name != found)
-    calibration, candidates = index.chances.calibration(asked, [found]), index.count(found)
+    (query_modality,) = (name for name in index.binding.modalities if name != found)
+    calibration, candidates = index.chances.calibration(query_modality, [found]), index.count(found)
     assert calibration is not None
     return (
         f"chance: that a hit is exactly the right one of {candidates:,}, estimated on "

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 import typer
 
 from ccal.bounds import Number, check_all
+from ccal.cli import options as o
 from ccal.cli.console import note, note_skipped
 from ccal.errors import InputError
 from ccal.progress import counting
@@ -44,14 +45,7 @@ def command(
         list[Path] | None,
         typer.Option(metavar="BOOK", help="More tunes beside those; may be repeated."),
     ] = None,
-    model: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="RUN",
-            show_default="where it was when the index was made",
-            help="Where the model is.",
-        ),
-    ] = None,
+    model: o.ModelOfIndex = None,
     host: Annotated[
         str,
         _access(

@@ -14,8 +14,8 @@ from ccal.files import alone_in, write_atomically
 from ccal.numbering import Integers
 from ccal.runs.evaluation import Evaluation, Note, measure
 from ccal.runs.folder import Run, differences, fingerprints, hashes, only_planned
-from ccal.runs.pages import optional_page
 from ccal.runs.plan import expected_times, plan_of_comparison
+from ccal.runs.run_page import optional_page
 from ccal.runs.table import Comparison
 from ccal.runs.training import check_classes, check_split, default_folder, finish, read_pairs
 from ccal.training import METHODS, Settings

@@ -11,10 +11,10 @@ import tomli_w
 from ccal.errors import InputError
 
 LAYOUT_VIEWS = {"x": "image", "y": "text"}
-"""What x and y are in a published data set, unless a person says otherwise."""
+"""The modalities of a published data set, unless options name them otherwise."""
 
 FORMER_DATA = {"allow_leaks": True}
-"""What [data] meant in runs of versions that did not write these options."""
+"""Values of options that earlier versions did not write to [data]."""
 
 _READ, _IGNORED = ("train", "data"), ("run", "found")
 

@@ -192,7 +192,7 @@ def evaluate(
         raise InputError(f"There are no {part} pairs in the data of {opened.path}.")
     found = measure(opened.model(), pairs, part, train=train, ties=ties, bootstrap=bootstrap)
     if report is not None:
-        from ccal.runs.pages import write_page
+        from ccal.runs.run_page import write_page
 
         facts = {"run": str(opened.path), "method": opened.settings.method, "pairs": part}
         write_page(Path(report), f"{opened.path.name}: {part}", found, facts, opened, note=note)
@@ -244,12 +244,11 @@ def export_trec(
     x_ids: Sequence[str] | None = None,
     y_ids: Sequence[str] | None = None,
     names: tuple[str, str] = ("x", "y"),
-    tag: str = "ccal",
 ) -> list[Path]:
     """Write both directions to `folder`: the k best of each query by cosine, and what is right.
 
     `x` (n, k), `y` (m, k) and `groups` (m,) are those of `two_way_ranks`. The files are
-    `x-to-y.run` (query Q0 item rank score tag), `x-to-y.qrels` (query 0 item 1) and the same for
+    `x-to-y.run` (query Q0 item rank score ccal), `x-to-y.qrels` (query 0 item 1) and the same for
     `y-to-x`, with `names` in place of x and y; each appears whole or not at all. Identifiers
     default to the name and row number, `x0`, `x1`, ...; they may not hold blanks.
     Returns the paths.
@@ -268,14 +267,13 @@ def export_trec(
     check("k", k, Whole(at_least=1))
     ids_a = _identifiers(x_ids, len(a), names[0], "x_ids")
     ids_b = _identifiers(y_ids, len(b), names[1], "y_ids")
-    _identifiers([tag], 1, "", "tag")
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     forth, back = f"{names[0]}-to-{names[1]}", f"{names[1]}-to-{names[0]}"
     files: dict[Path, Iterable[str]] = {
-        target / f"{forth}.run": _run(a, b, ids_a, ids_b, k, tag),
+        target / f"{forth}.run": _run(a, b, ids_a, ids_b, k),
         target / f"{forth}.qrels": (f"{ids_a[i]} 0 {ids_b[j]} 1\n" for i, j in links),
-        target / f"{back}.run": _run(b, a, ids_b, ids_a, k, tag),
+        target / f"{back}.run": _run(b, a, ids_b, ids_a, k),
         target / f"{back}.qrels": (
             f"{ids_b[j]} 0 {ids_a[i]} 1\n" for i, j in sorted(links, key=lambda link: link[1])
         ),
@@ -286,12 +284,7 @@ def export_trec(
 
 
 def _run(
-    queries: Tensor,
-    items: Tensor,
-    query_ids: Sequence[str],
-    item_ids: Sequence[str],
-    k: int,
-    tag: str,
+    queries: Tensor, items: Tensor, query_ids: Sequence[str], item_ids: Sequence[str], k: int
 ) -> Iterator[str]:
     names = iter(query_ids)
     for part in queries.split(256):
@@ -300,7 +293,7 @@ def _run(
             query = next(names)
             for rank, (i, score) in enumerate(zip(rows, scores, strict=True), 1):
                 # 17 digits: evaluators sort by score, and rounding would make new ties.
-                yield f"{query} Q0 {item_ids[i]} {rank} {score:.17g} {tag}\n"
+                yield f"{query} Q0 {item_ids[i]} {rank} {score:.17g} ccal\n"
 
 
 def _identifiers(

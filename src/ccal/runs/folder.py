@@ -155,7 +155,7 @@ class Run:
 
     @property
     def model_folder(self) -> Path:
-        """Where the model lies."""
+        """The folder of the model."""
         return self.path / "model"
 
     def model(self) -> DualEncoder:
@@ -220,7 +220,7 @@ class Run:
         write_document(self.path / "evaluation.json", content)
 
     def _changed(self, name: str) -> bool:
-        """Whether a file is not as it was when the run finished; runs of old have no hashes."""
+        """Whether a file differs from when the run finished; False for runs without hashes."""
         if not self.finished:
             return False
         expected = self._document("evaluation.json").get("files", {}).get(name)
@@ -324,7 +324,7 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def _elsewhere(folder: Path) -> str:
-    """Where runs are, for a folder that is none: inside it, or beside it under a similar name."""
+    """A hint for a folder that is no run: runs inside it, or one beside it of a similar name."""
     inside = sorted(path.parent.name for path in folder.glob("*/config.toml"))
     if inside:
         return f" It holds {', '.join(inside[:5])}{', ...' if len(inside) > 5 else ''}."

@@ -1,4 +1,4 @@
-"""What a command will do with its pairs, said before it does it."""
+"""The plan of a command in words, printed before it starts: pairs, split, method, time."""
 
 from __future__ import annotations
 

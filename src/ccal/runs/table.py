@@ -156,9 +156,11 @@ class Comparison:
             rows = "\n".join(f"<tr>{''.join(line)}</tr>" for line in cells)
             caption = [f"{shown.title}."] if shown.title else []
             caption += [*shown.notes, *(["Bold: the highest."] if shown.best else [])]
-            said = "\n".join(f"<span>{escape(n.replace(' -> ', ' → '))}</span>" for n in caption)
+            caption_html = "\n".join(
+                f"<span>{escape(n.replace(' -> ', ' → '))}</span>" for n in caption
+            )
             parts.append(
-                f"<table>\n<caption>{said}</caption>\n"
+                f"<table>\n<caption>{caption_html}</caption>\n"
                 f"<thead><tr>{''.join(columns)}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>"
             )
         return "\n".join(parts)
@@ -288,7 +290,7 @@ def _aligned(cells: list[list[str]]) -> str:
 
 
 def _spread(values: Sequence[float]) -> str:
-    """How far seeds are apart; of two seeds both, since a deviation would pretend to more.
+    """The spread over seeds: of two seeds both values, as their deviation would mean little.
 
     >>> _spread([66.5, 69.5]), _spread([1.0, 2.0, 3.0]), _spread([1.0])
     ('66.5..69.5', 'sd 1.0', '')

@@ -19,8 +19,8 @@ from ccal.progress import Steps
 from ccal.runs.dimensions import describe_dimensions
 from ccal.runs.evaluation import Note, measure
 from ccal.runs.folder import Run, check_free, differences, fingerprints
-from ccal.runs.pages import write_page
 from ccal.runs.plan import expected_times, plan_of_run
+from ccal.runs.run_page import write_page
 from ccal.training import Callback, Settings, distributed_from_environment
 from ccal.training import train as train_model
 from ccal.training.hardware import keep_freed_memory

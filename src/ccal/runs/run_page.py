@@ -58,7 +58,7 @@ def write_page(
 
 
 def _reliability(evaluation: Evaluation) -> dict[str, str]:
-    """How often hits called strong, fair and weak were right, among the facts of the page."""
+    """A fact for the page: how often hits called strong, fair and weak were right."""
     if not evaluation.reliability:
         return {}
     return {"hits (first 10)": "; ".join(map(str, evaluation.reliability))}
