@@ -30,7 +30,7 @@ from ccal.evaluation.calibration import calibrate
 from ccal.model import DualEncoder
 from ccal.runs import Run, train
 from ccal.runs.evaluation import measure
-from ccal.runs.pages import write_page
+from ccal.runs.run_page import write_page
 from ccal.training import Settings
 from ccal.training.batches import PairFeatures
 from ccal.training.front_ends import choose_weights

@@ -121,19 +121,3 @@ def test_a_typed_project_of_a_user_passes_mypy(tmp_path: Path) -> None:
     # Types come from the installed package, by py.typed, as for a user.
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
-
-
-def test_losses_and_layer_import_one_way() -> None:
-    for path in (ROOT / "src/ccal/cca").rglob("*.py"):
-        assert "ccal.losses" not in path.read_text(), path
-
-
-def test_help_does_not_wait_for_torch() -> None:
-    code = (
-        "import sys; from typer.testing import CliRunner; from ccal.cli.app import app;"
-        "print(CliRunner().invoke(app, ['train', '--help']).exit_code, 'torch' in sys.modules)"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert result.stdout.strip() == "0 False"
