@@ -164,7 +164,7 @@ def test_errors_are_one_line_and_exit_code_2(tmp_path: Path) -> None:
 
 
 def test_debug_shows_the_trace(tmp_path: Path) -> None:
-    outcome = spawn("--debug", "info", "nothing", cwd=tmp_path)
+    outcome = spawn("--debug", "identify", "nothing.wav", cwd=tmp_path)
     assert outcome.code == 1
     assert "Traceback" in outcome.err
     assert "InputError" in outcome.err

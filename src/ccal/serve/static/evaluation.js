@@ -11,7 +11,6 @@ const MEASURES = [
   ["r10", "R@10", "among the first ten, in %"],
   ["mr", "MR", "median rank"],
   ["mrr", "MRR", "mean reciprocal rank, in %"],
-  ["map", "MAP", "mean average precision, in %"],
 ];
 const arrow = (name) => name.replace(" -> ", " → ");
 const figure = (value, key) => {
