@@ -42,9 +42,9 @@ def test_a_table_of_image_files_names_them_from_its_folder(tmp_path: Path) -> No
 
 
 def test_lines_keep_their_numbers(tmp_path: Path) -> None:
-    (tmp_path / "birds.txt").write_text("a robin\n\na wren\n")
+    (tmp_path / "birds.txt").write_bytes("a robin\r\n\na\x0cwren\u2028sings\n".encode())
     given = read_items(tmp_path / "birds.txt")
-    assert given.items == ["a robin", "", "a wren"]
+    assert given.items == ["a robin", "", "a\x0cwren\u2028sings"]
     assert given.notes == ("warning: 1 of 3 lines are blank.",)
     with pytest.raises(InputError, match="name its --column"):
         read_items(tmp_path / "birds.txt", id_column="name")

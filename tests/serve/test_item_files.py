@@ -41,6 +41,15 @@ def test_image_and_thumbnail_of_an_item(client: httpx.Client, photos: Path) -> N
     assert (again.status_code, again.content) == (304, b"")
 
 
+def test_unchanged_files_are_not_sent_again(client: httpx.Client) -> None:
+    tag = get(client, "image", "1.jpg").headers["etag"]
+    for known in (tag, f"W/{tag}", f'"other", {tag}'):
+        found = client.get("/media/image?id=1.jpg", headers={"if-none-match": known})
+        assert (found.status_code, found.content) == (304, b"")
+    other = client.get("/media/image?id=1.jpg", headers={"if-none-match": '"other"'})
+    assert other.status_code == 200
+
+
 def test_ranges_of_a_file(client: httpx.Client, photos: Path) -> None:
     whole = (photos / "1.jpg").read_bytes()
     for given, expected in (

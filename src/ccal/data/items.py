@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -178,9 +179,11 @@ def _array(source: Path, key: str | None) -> SourceItems:
 def _lines(content: bytes, name: str) -> SourceItems:
     """Texts, one a line; a blank line is an item, so that row i of the output is line i."""
     try:
-        lines = content.decode("utf-8-sig").splitlines()
+        # `str.splitlines` would also split at form feeds and other separators within a text.
+        text = io.StringIO(content.decode("utf-8-sig"), newline=None)
     except UnicodeDecodeError as error:
         raise InputError(f"{name}: not UTF-8 text ({error}).") from error
+    lines = [line.removesuffix("\n") for line in text]
     if not lines:
         raise InputError(f"{name}: there are no lines.")
     blank = sum(not line.strip() for line in lines)

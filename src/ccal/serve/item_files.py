@@ -131,7 +131,9 @@ def send_media(media: Media, request_headers: Headers) -> Response:
 
 def _part(request_headers: Headers, size: int, tag: str) -> tuple[int, int, int]:
     """Status, first byte, and the byte to stop before."""
-    if request_headers.get("if-none-match") == tag:
+    # Several tags may be given, and a proxy that compresses marks them as weak.
+    known = request_headers.get("if-none-match", "").split(",")
+    if tag in [one.strip().removeprefix("W/") for one in known]:
         return 304, 0, 0
     match = _RANGE.fullmatch(request_headers.get("range", ""))
     if match is None or not any(match.groups()) or request_headers.get("if-range", tag) != tag:
