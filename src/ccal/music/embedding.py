@@ -88,7 +88,8 @@ class Embedder:
         for name, tower in self._model.towers.items():
             if isinstance(tower, VGG | ChromaTower):
                 self._model.towers[name] = tower.fused()
-        self.turns = isinstance(self._model.towers["audio"], ChromaTower)
+        # The chroma of a transposed recording is rotated; other towers see spectrograms.
+        self.by_chroma = isinstance(self._model.towers["audio"], ChromaTower)
         self._chroma = [
             Chroma([pitch - higher for pitch in band_pitches()], _LASTING) for higher in _TUNINGS
         ]
@@ -108,13 +109,6 @@ class Embedder:
         rows = torch.from_numpy(sound).T[None]
         found = (tuned(rows)[0] for tuned in self._chroma)
         return np.asarray(max(found, key=lambda shares: float(shares.square().mean())).T.numpy())
-
-    def features(self, sound: NDArray[np.float32]) -> NDArray[np.float32]:
-        """What the tower of sound sees of a spectrogram (frames, 136): its chroma, or itself.
-
-        Only the chroma `turns`: rotated, it is that of a transposed tune.
-        """
-        return self.chroma(sound) if self.turns else sound
 
     def embed_tunes(
         self, modality: str, store: SheetAudioStore, positions: NDArray[Any]

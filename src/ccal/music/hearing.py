@@ -31,7 +31,7 @@ Floats = NDArray[np.float32]
 TEMPI = tuple(float(tempo) for tempo in np.geomspace(60, 265, 9))
 MODEL_TEMPO = 120.0
 # Snippets that vote, and proposals of all tempi and keys.
-_SNIPPETS, _PROPOSALS = 12, 864
+_SNIPPETS, _PROPOSALS = 12, 1296
 # Tunes that are laid at every tempo and, of these, tempi nearby.
 _SETTLED, _NEARBY = 20, 1.06
 # The logistic curve of `confidence`, fitted to recordings whose tune was and was not searched, and
@@ -99,7 +99,8 @@ class Listener:
         begin, end = sounding(sound)
         sound = sound[begin:end]
         chroma = self._embedder.chroma(sound)
-        best, backwards = self._laid(chroma, self.propose(sound))
+        proposals = self.propose(chroma if self._embedder.by_chroma else sound)
+        best, backwards = self._laid(chroma, proposals)
         # A tune is often recognised at a wrong tempo: the leading ones are laid at every tempo.
         leading = sorted(best, key=lambda tune: -best[tune].score)[: max(k, _SETTLED)]
         tried = [replace(best[tune], tempo=tempo) for tune in leading for tempo in TEMPI]
@@ -137,10 +138,12 @@ class Listener:
         """The melody of a tune as it would be played."""
         return (self._melodies[proposal.tune] + np.int8(proposal.shift)) % np.int8(CLASSES)
 
-    def propose(self, sound: Floats) -> list[Proposal]:
-        """At each tempo and in each key, the tunes that a spectrogram (frames, 136) votes for."""
-        features = self._embedder.features(sound)
-        shifts = range(CLASSES if self._embedder.turns else 1)
+    def propose(self, features: Floats) -> list[Proposal]:
+        """At each tempo and in each key, the tunes that a recording votes for.
+
+        `features` are its chroma (frames, 12), or its spectrogram for models that see these.
+        """
+        shifts = range(CLASSES if self._embedder.by_chroma else 1)
         paced = {tempo: self._snippets(features, tempo) for tempo in TEMPI}
         ways = [(tempo, shift) for tempo in TEMPI for shift in shifts]
         # Played some semitones higher than written, and turned back.
