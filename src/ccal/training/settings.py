@@ -310,6 +310,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "ccal": {
         **_SHEET_AUDIO,
         "start": "linear",
+        "power": 4.0,
         "learning_rate": 3e-3,
         "margin": 1.0,
         "direction": "both",
