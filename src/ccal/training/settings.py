@@ -311,7 +311,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         **_SHEET_AUDIO,
         "start": "linear",
         "power": 4.0,
-        "learning_rate": 3e-3,
+        "learning_rate": 1e-2,
         "margin": 1.0,
         "direction": "both",
         "select": "both",
