@@ -82,8 +82,13 @@ def _temporary(path: Path) -> tuple[Path, BinaryIO]:
 
 def write_document(path: Path, content: Mapping[str, Any]) -> None:
     """Write plain data as JSON, with the SHA-256 of its content under the key "sha256"."""
+    write_atomically(path, document(content))
+
+
+def document(content: Mapping[str, Any]) -> bytes:
+    """What `write_document` writes."""
     signed = {**content, "sha256": _content_hash(content)}
-    write_atomically(path, (json.dumps(signed, indent=1) + "\n").encode())
+    return (json.dumps(signed, indent=1) + "\n").encode()
 
 
 def read_document(path: Path) -> dict[str, Any]:
@@ -91,11 +96,16 @@ def read_document(path: Path) -> dict[str, Any]:
 
     Documents of earlier versions have no hash and are read all the same.
     """
-    content = json.loads(path.read_bytes())
+    return parse_document(path.read_bytes(), path.name)
+
+
+def parse_document(written: bytes, name: str) -> dict[str, Any]:
+    """What a document of this name holds."""
+    content = json.loads(written)
     if not isinstance(content, dict):
-        raise ValueError(f"{path.name} holds a {type(content).__name__}, not an object")
+        raise ValueError(f"{name} holds a {type(content).__name__}, not an object")
     if content.pop("sha256", expected := _content_hash(content)) != expected:
-        raise ValueError(f"the content of {path.name} has changed: its SHA-256 does not match")
+        raise ValueError(f"the content of {name} has changed: its SHA-256 does not match")
     return content
 
 

@@ -16,19 +16,27 @@ from numpy.typing import NDArray
 
 from ccal.bounds import Options, check
 from ccal.errors import InputError
-from ccal.features import reads_images
-from ccal.files import alone_in, file_hash, new_file, write_atomically, write_document
+from ccal.files import document, file_hash, new_file
 from ccal.model import DualEncoder
 from ccal.optional import require
 from ccal.retrieval.embedding import fingerprint
 from ccal.runs import load_model
 from ccal.scale.engines import Engine, Work
-from ccal.scale.shards import KEY, MANIFEST, ArrayShard, Batch, Dataset, Shard
+from ccal.scale.formats import KEY, ArrayShard, Batch
+from ccal.scale.shards import MANIFEST, Dataset
+from ccal.scale.storage import (
+    alone_at,
+    files_of,
+    join,
+    open_file,
+    remove_file,
+    write_file,
+    written_here,
+)
+from ccal.scale.tasks import ShardTask, batch_size
 
 Format = Literal["npy", "parquet"]
 Row = dict[str, Any]
-ROWS, IMAGES = 4096, 64
-"""Rows that are embedded at a time, and images, for which networks take long."""
 
 _LOG = "done.jsonl"
 _FORMAT = 1
@@ -42,16 +50,14 @@ class _Job:
     modality: str
     column: str
     keep: tuple[str, ...]
-    folder: Path
+    folder: str
 
 
 @dataclass(frozen=True)
-class _Task:
-    shard: Shard
-    file: str
+class _Task(ShardTask):
+    """A shard whose embeddings go into `file`."""
 
-    def __str__(self) -> str:
-        return f"shard {self.shard.name}"
+    file: str
 
 
 def encode_dataset(
@@ -87,7 +93,7 @@ def encode_dataset(
     format = format or ("npy" if arrays and not keep else "parquet")
     if keep and format == "npy":
         raise InputError(f"A .npy file cannot keep {', '.join(keep)}; choose the format parquet.")
-    target = Path(folder)
+    target = os.fspath(folder)
     width = max(5, len(str(len(dataset.shards) - 1)))
     files = [f"embedding-{number:0{width}}.{format}" for number in range(len(dataset.shards))]
     plan = {
@@ -102,7 +108,7 @@ def encode_dataset(
         raise InputError(
             f"{model_folder} joins {' and '.join(model.modalities)}; it has no {modality!r}."
         )
-    with alone_in(target):
+    with alone_at(target):
         done = _begin(target, plan)
         tasks = [
             _Task(shard, file)
@@ -118,12 +124,9 @@ def encode_dataset(
                 progress(count, dataset.rows)
 
         job = _Job(str(Path(model_folder).absolute()), modality, column, tuple(keep), target)
-        with (target / _LOG).open("ab") as log:
-            for _, entry in engine.map(partial(_start, job), tasks, report):
-                done[entry["file"]] = entry
-                log.write(json.dumps(entry).encode() + b"\n")
-                log.flush()
-                os.fsync(log.fileno())
+        for _, entry in engine.map(partial(_start, job), tasks, report):
+            done[entry["file"]] = entry
+            _note(target, plan, done)
         about = {
             **plan,
             "model_folder": job.model,
@@ -131,8 +134,8 @@ def encode_dataset(
             "rows": dataset.rows,
             "shards": [done[file] for file in files],
         }
-        write_document(target / MANIFEST, about)
-        (target / _LOG).unlink()
+        write_file(join(target, MANIFEST), document(about))
+        remove_file(join(target, _LOG))
     return about
 
 
@@ -153,15 +156,18 @@ def read_content(batch: Batch, column: str) -> Any:
     return np.array(values) if isinstance(values, np.ndarray) else values
 
 
-def _begin(folder: Path, plan: Mapping[str, Any]) -> dict[str, Row]:
+def _begin(folder: str, plan: Mapping[str, Any]) -> dict[str, Row]:
     """The shards that an earlier call has written; files that it was writing are removed."""
-    if (folder / MANIFEST).exists():
+    sizes = {Path(path).name: size for path, size in files_of(folder).items()}
+    if MANIFEST in sizes:
         raise InputError(f"{folder} is complete; name another folder, or remove it first.")
-    lines = (folder / _LOG).read_bytes().split(b"\n")[:-1] if (folder / _LOG).exists() else []
-    found = {path.name for path in folder.iterdir()} - {".lock", _LOG}
+    lines: list[bytes] = []
+    if _LOG in sizes:
+        with open_file(join(folder, _LOG)) as file:
+            lines = file.read().split(b"\n")[:-1]
     if not lines:
-        strange = [name for name in found if not name.startswith((".embedding-", f".{_LOG}"))]
-        if strange:
+        ours = (".lock", _LOG, ".embedding-", f".{_LOG}")
+        if strange := [name for name in sizes if not name.startswith(ours)]:
             raise InputError(
                 f"{folder} is not empty: it holds {strange[0]!r}. Name another folder."
             )
@@ -173,16 +179,19 @@ def _begin(folder: Path, plan: Mapping[str, Any]) -> dict[str, Row]:
             f"{folder} holds part of another job, which differs in: {changed}. Name another "
             "folder, or remove this one."
         )
-    for path in folder.glob(".embedding-*"):
-        path.unlink()
-    # Without a line that was cut short, to which the next one would be joined.
-    write_atomically(folder / _LOG, *(line + b"\n" for line in lines))
+    for name in sizes:
+        if name.startswith(".embedding-"):
+            remove_file(join(folder, name))
     entries = [json.loads(line) for line in lines[1:]]
-    return {
-        entry["file"]: entry
-        for entry in entries
-        if (path := folder / entry["file"]).is_file() and path.stat().st_size == entry["bytes"]
-    }
+    done = {e["file"]: e for e in entries if sizes.get(e["file"]) == e["bytes"]}
+    _note(folder, plan, done)
+    return done
+
+
+def _note(folder: str, plan: Mapping[str, Any], done: Mapping[str, Row]) -> None:
+    """Write down which shards are done."""
+    lines = [json.dumps(entry) + "\n" for entry in (plan, *done.values())]
+    write_file(join(folder, _LOG), "".join(lines).encode())
 
 
 def _start(job: _Job) -> Work[_Task, Row]:
@@ -190,23 +199,21 @@ def _start(job: _Job) -> Work[_Task, Row]:
 
 
 def _encode(job: _Job, model: DualEncoder, task: _Task) -> Generator[int, None, Row]:
-    path = job.folder / task.file
-    size = IMAGES if reads_images(model.front_ends.get(job.modality)) else ROWS
-    rows = 0
-    with _writer(path, task.shard.rows) as write:
-        for batch in task.shard.batches([job.column, *job.keep], size):
-            try:
-                embedded = model.encode(job.modality, read_content(batch, job.column)).numpy()
-            except InputError as error:
-                raise InputError(f"{task}, from row {rows}: {error}") from error
-            if not np.isfinite(embedded).all():
-                bad = rows + int(np.flatnonzero(~np.isfinite(embedded).all(1))[0])
-                raise InputError(f"{task}: row {bad} (from 0) has an embedding that is not finite.")
-            write(embedded, {name: batch[name] for name in job.keep})
-            rows += len(embedded)
-            yield len(embedded)
-    entry = {"rows": rows, "bytes": path.stat().st_size, "sha256": file_hash(path)}
-    return {"file": task.file, "source": task.shard.name, **entry}
+    def make(batch: Batch, _: int) -> tuple[NDArray[Any], Batch]:
+        embedded = model.encode(job.modality, read_content(batch, job.column)).numpy()
+        if not (finite := np.isfinite(embedded).all(1)).all():
+            bad = int(np.flatnonzero(~finite)[0])
+            raise InputError(f"the embedding of row {bad} of these is not finite.")
+        return embedded, {name: batch[name] for name in job.keep}
+
+    columns = list(dict.fromkeys([job.column, *job.keep]))
+    with written_here(join(job.folder, task.file)) as path:
+        with _writer(path, task.shard.rows) as write:
+            for rows, made in task.read(columns, batch_size(model, job.modality), make):
+                write(*made)
+                yield rows
+        entry = {"bytes": path.stat().st_size, "sha256": file_hash(path)}
+    return {"file": task.file, "source": task.shard.name, "rows": task.shard.rows, **entry}
 
 
 @contextmanager
@@ -214,29 +221,21 @@ def _writer(path: Path, rows: int) -> Iterator[Callable[[NDArray[Any], Batch], N
     """A function that writes embeddings (n, d) with further columns to a file, whole or not."""
     with new_file(path) as file:
         if path.suffix == ".npy":
-            with _array_writer(file, rows) as write:
-                yield write
+            yield _array_writer(file, rows)
         else:
             with _parquet_writer(file) as write:
                 yield write
 
 
-@contextmanager
-def _array_writer(file: BinaryIO, rows: int) -> Iterator[Callable[[NDArray[Any], Batch], None]]:
-    written = 0
-
+def _array_writer(file: BinaryIO, rows: int) -> Callable[[NDArray[Any], Batch], None]:
     def write(embedded: NDArray[Any], _: Batch) -> None:
-        nonlocal written
-        if not written:
+        if not file.tell():
             shape = rows, embedded.shape[1]
             about = {"descr": "<f4", "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(file, about)
         file.write(np.ascontiguousarray(embedded, "<f4").data)
-        written += len(embedded)
 
-    yield write
-    if written != rows:
-        raise InputError(f"The shard has {written:,} rows, and {rows:,} were expected.")
+    return write
 
 
 @contextmanager

@@ -22,7 +22,9 @@ from ccal.evaluation.calibration import calibrate
 from ccal.model import DualEncoder
 from ccal.numbering import Integers
 from ccal.scale.engines import Engine, Work
-from ccal.scale.shards import Dataset, Shard, numbers_of
+from ccal.scale.formats import Batch
+from ccal.scale.shards import Dataset, numbers_of
+from ccal.scale.tasks import ShardTask
 
 Progress = Callable[[str, int, int], None]
 Part = tuple[Moments | None, Float64]
@@ -38,14 +40,10 @@ class LinearFit:
 
 
 @dataclass(frozen=True)
-class _Task:
+class _Task(ShardTask):
     """The rows of a shard that are held out, (h,) ascending."""
 
-    shard: Shard
     held: Integers
-
-    def __str__(self) -> str:
-        return f"shard {self.shard.name}"
 
 
 def fit_linear(
@@ -144,23 +142,20 @@ def _moments_of(
 ) -> Generator[int, None, Part]:
     samples = np.empty((len(task.held), sum(dims)))
     total: Moments | None = None
-    start = 0
-    for batch in task.shard.batches(columns, chunk_size(sum(dims))):
+
+    def add(batch: Batch, start: int) -> None:
+        nonlocal total
         x, y = (numbers_of(batch, name, task.shard) for name in columns)
         first, last = np.searchsorted(task.held, (start, start + len(x)))
         inside = task.held[first:last] - start
-        try:
-            views = open_pair(x, y, *dims)
-            samples[first:last] = np.hstack([view.read_rows(inside) for view in views])
-            if len(inside) < len(x):
-                more, _ = stream(*views, [inside])
-                total = more if total is None else total + more
-        except InputError as error:
-            raise InputError(f"{task}, from row {start}: {error}") from error
-        start += len(x)
-        yield len(x)
-    if start != task.shard.rows:
-        raise InputError(f"{task} has {start:,} rows, and {task.shard.rows:,} were expected.")
+        views = open_pair(x, y, *dims)
+        samples[first:last] = np.hstack([view.read_rows(inside) for view in views])
+        if len(inside) < len(x):
+            more, _ = stream(*views, [inside])
+            total = more if total is None else total + more
+
+    for rows, _ in task.read(columns, chunk_size(sum(dims)), add):
+        yield rows
     return total, samples
 
 

@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ccal.errors import CcalError, InputError
-from ccal.features import reads_images
 from ccal.model import DualEncoder
 from ccal.retrieval import Index
 from ccal.retrieval.backends import exists, open_backend
@@ -24,9 +23,11 @@ from ccal.retrieval.backends.base import Vectors
 from ccal.retrieval.embedding import embed, fingerprint, unit_vectors
 from ccal.retrieval.items import Item, OtherModelError, make_items
 from ccal.runs import load_model
-from ccal.scale.encoding import IMAGES, ROWS, only_column, read_content
+from ccal.scale.encoding import only_column, read_content
 from ccal.scale.engines import Engine, Work
-from ccal.scale.shards import KEY, Batch, Dataset, Shard
+from ccal.scale.formats import KEY, Batch
+from ccal.scale.shards import Dataset
+from ccal.scale.tasks import ShardTask, batch_size
 
 T = TypeVar("T")
 Part = tuple[list[Item], Vectors]
@@ -50,14 +51,10 @@ class _Job:
 
 
 @dataclass(frozen=True)
-class _Task:
+class _Task(ShardTask):
     """A shard whose items are numbered from `first` on."""
 
-    shard: Shard
     first: int
-
-    def __str__(self) -> str:
-        return f"shard {self.shard.name}"
 
 
 def index_dataset(
@@ -163,25 +160,25 @@ def _start(job: _Job) -> Work[_Task, list[Part]]:
 def _load(
     job: _Job, model: DualEncoder, dims: int | None, width: int, backend: Any, task: _Task
 ) -> Generator[int, None, list[Part]]:
-    size = IMAGES if reads_images(model.front_ends.get(job.modality)) else ROWS
+    columns = dict.fromkeys([job.column, *([job.id] if job.id else []), *job.metadata])
     parts: list[Part] = []
-    row, columns = 0, [job.column, *([job.id] if job.id else []), *job.metadata]
-    for batch in task.shard.batches(list(dict.fromkeys(columns)), size):
+
+    def make(batch: Batch, row: int) -> Part:
         content = read_content(batch, job.column)
-        try:
-            if job.embedded:
-                vectors = unit_vectors(content, width, job.column)
-            else:
-                vectors = embed(model, job.modality, content, dims)
-            items = _items(job, batch, task.first + row, len(vectors))
-        except InputError as error:
-            raise InputError(f"{task}, from row {row}: {error}") from error
-        if backend is None:
-            parts.append((items, vectors))
+        if job.embedded:
+            vectors = unit_vectors(content, width, job.column)
         else:
-            _patiently(backend.upsert, items, vectors, task.first + row)
-        row += len(vectors)
-        yield len(vectors)
+            vectors = embed(model, job.modality, content, dims)
+        return _items(job, batch, task.first + row, len(vectors)), vectors
+
+    first = task.first
+    for rows, part in task.read(list(columns), batch_size(model, job.modality), make):
+        if backend is None:
+            parts.append(part)
+        else:
+            _patiently(backend.upsert, *part, first)
+        first += rows
+        yield rows
     return parts
 
 

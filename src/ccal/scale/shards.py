@@ -1,14 +1,11 @@
-"""Datasets of shards: Parquet files, `.npy` arrays or WebDataset archives, read batch by batch."""
+"""Datasets of shards, which workers read one by one."""
 
 from __future__ import annotations
 
-import glob
 import hashlib
-import io
 import json
 import os
 import re
-import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -17,20 +14,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ccal.data.arrays import load_array
 from ccal.errors import InputError
 from ccal.features.scan import SUFFIXES as IMAGES
-from ccal.files import read_document
-from ccal.optional import require
+from ccal.files import parse_document
+from ccal.scale.formats import ArrayShard, Batch, ParquetShard, shards_in
+from ccal.scale.storage import files_of, is_remote, join, open_file
 
 MANIFEST = "manifest.json"
 """The name of the list of shards in a folder that `ccal encode` has written."""
-KEY = "__key__"
-"""The column with the name of each sample of a WebDataset archive."""
-Batch = Mapping[str, Any]
-"""By column, n values: an array (n, ...), or a list of texts, images as bytes, or JSON."""
 
-_ARRAY = re.compile(r"(?P<column>\w+?)-(?P<number>\d[\w-]*)\.npy")
 _SUFFIXES = (".parquet", ".npy", ".tar")
 
 
@@ -103,145 +95,23 @@ class Dataset:
         return hashlib.sha256(json.dumps(shards).encode()).hexdigest()
 
 
-@dataclass(frozen=True)
-class ParquetShard:
-    """A Parquet file; lists of numbers of equal length are the rows of an array."""
-
-    path: Path
-    rows: int
-
-    @property
-    def name(self) -> str:
-        """The name of the file without its suffix."""
-        return self.path.stem
-
-    def columns(self) -> list[str]:
-        """The names of all columns."""
-        return list(_parquet().read_schema(self.path).names)
-
-    def batches(self, columns: Sequence[str], size: int) -> Iterator[Batch]:
-        """All rows of some columns."""
-        with _parquet().ParquetFile(self.path) as file:
-            for batch in file.iter_batches(batch_size=size, columns=list(columns)):
-                yield {name: self._values(batch.column(name), name) for name in columns}
-
-    def _values(self, column: Any, name: str) -> Any:
-        arrow = require("pyarrow", package="pyarrow", purpose="Reading Parquet")
-        kind = column.type
-        if isinstance(kind, arrow.FixedShapeTensorType):
-            return column.to_numpy_ndarray()
-        of = arrow.types
-        lists = of.is_list(kind) or of.is_large_list(kind) or of.is_fixed_size_list(kind)
-        if not (lists and of.is_primitive(kind.value_type)):
-            return column.to_pylist()
-        flat = column.flatten().to_numpy(zero_copy_only=False)
-        width, rest = divmod(len(flat), max(1, len(column)))
-        lengths = () if hasattr(kind, "list_size") else column.value_lengths().unique().to_pylist()
-        if column.null_count or rest or (lengths and lengths != [width]):
-            raise InputError(
-                f"{self.path}: the lists in {name!r} differ in length, or some are missing; "
-                "every row needs as many numbers."
-            )
-        return flat.reshape(len(column), width)
-
-
-@dataclass(frozen=True)
-class ArrayShard:
-    """One `.npy` file for each column, with as many rows."""
-
-    name: str
-    paths: Mapping[str, Path]
-    rows: int
-
-    def columns(self) -> list[str]:
-        """The names of all columns."""
-        return list(self.paths)
-
-    def batches(self, columns: Sequence[str], size: int) -> Iterator[Batch]:
-        """All rows of some columns; the arrays are mapped into memory."""
-        arrays = {name: load_array(self.paths[name]) for name in columns}
-        for start in range(0, self.rows, size):
-            yield {name: array[start : start + size] for name, array in arrays.items()}
-
-
-@dataclass(frozen=True)
-class TarShard:
-    """A WebDataset archive: files of equal names but for the suffix are one sample."""
-
-    path: Path
-    rows: int
-
-    @property
-    def name(self) -> str:
-        """The name of the file without its suffix."""
-        return self.path.stem
-
-    def columns(self) -> list[str]:
-        """The name of each sample, and the suffixes of the first one."""
-        with tarfile.open(self.path) as archive:
-            return [KEY, *next((parts for _, parts in _samples(archive)), ())]
-
-    def batches(self, columns: Sequence[str], size: int) -> Iterator[Batch]:
-        """All rows of some columns."""
-        rows: list[list[Any]] = []
-        with tarfile.open(self.path) as archive:
-            for key, parts in _samples(archive):
-                rows.append([self._value(archive, key, parts, name) for name in columns])
-                if len(rows) == size:
-                    yield self._batch(columns, rows)
-                    rows = []
-        if rows:
-            yield self._batch(columns, rows)
-
-    def _value(
-        self, archive: tarfile.TarFile, key: str, parts: Mapping[str, tarfile.TarInfo], name: str
-    ) -> Any:
-        """One cell: numbers, text or JSON by its suffix, all else, as images, as bytes."""
-        if name == KEY:
-            return key
-        if name not in parts:
-            raise InputError(f"{self.path}: {key} has no .{name}; it has {', '.join(parts)}.")
-        file = archive.extractfile(parts[name])
-        content = b"" if file is None else file.read()
-        suffix = name.rpartition(".")[2]
-        try:
-            if suffix == "npy":
-                return np.load(io.BytesIO(content), allow_pickle=False)
-            if suffix in ("txt", "text", "caption"):
-                return content.decode()
-            return json.loads(content) if suffix in ("json", "cls") else content
-        except ValueError as error:
-            raise InputError(f"{self.path}: {key}.{name} cannot be read ({error}).") from error
-
-    def _batch(self, columns: Sequence[str], rows: list[list[Any]]) -> Batch:
-        batch: dict[str, Any] = {}
-        for name, cells in zip(columns, map(list, zip(*rows, strict=True)), strict=True):
-            if isinstance(cells[0], np.ndarray):
-                if len({cell.shape for cell in cells}) > 1:
-                    raise InputError(f"{self.path}: the arrays .{name} differ in shape.")
-                cells = np.stack(cells)  # type: ignore[assignment]
-            batch[name] = cells
-        return batch
-
-
 def open_dataset(location: str | os.PathLike[str]) -> Dataset:
     """The shards of a folder, of a pattern such as `data/*.parquet`, or of one file.
 
-    Files are in the order of their names. Of `.npy` files, `x-0001.npy` is the column `x` of the
-    shard `0001`. A folder with the manifest of `ccal encode` has the shards that this lists.
+    A location may be a URL such as `s3://bucket/data`. Files are in the order of their names. Of
+    `.npy` files, `x-0001.npy` is the column `x` of the shard `0001`. A folder with the manifest of
+    `ccal encode` has the shards that this lists.
     """
     place = os.fspath(location)
-    folder = Path(place)
-    if folder.is_dir() and (folder / MANIFEST).is_file():
-        return _written(folder)
-    found = sorted(folder.iterdir()) if folder.is_dir() else sorted(map(Path, glob.glob(place)))
-    paths = [p for p in found if p.suffix in _SUFFIXES and not p.name.startswith(".")]
-    kinds = {path.suffix for path in paths}
+    files = files_of(place)
+    if join(place, MANIFEST) in files:
+        return _written(place, files)
+    paths = [path for path in files if path.endswith(_SUFFIXES) and Path(path).name[0] != "."]
+    kinds = sorted({Path(path).suffix for path in paths})
     if len(kinds) != 1:
-        problem = f"it has {' and '.join(sorted(kinds))} files" if kinds else "there are none"
+        problem = f"it has {' and '.join(kinds)} files" if kinds else "there are none"
         raise InputError(f"{place}: expected .parquet, .npy or .tar files of one kind; {problem}.")
-    (kind,) = kinds
-    return Dataset(place, _SHARDS[kind](paths))
+    return Dataset(place, shards_in(paths))
 
 
 def is_dataset(location: str | os.PathLike[str]) -> bool:
@@ -251,12 +121,12 @@ def is_dataset(location: str | os.PathLike[str]) -> bool:
     (True, True, False)
     """
     place = os.fspath(location)
-    folder = Path(place)
-    if not folder.is_dir():
-        return (
-            bool(re.search(r"[*?\[]", place)) and not folder.exists()
-        ) or folder.suffix == ".tar"
-    suffixes = {path.suffix.lower() for path in folder.iterdir()}
+    if is_remote(place):
+        return True
+    if not Path(place).is_dir():
+        pattern = re.search(r"[*?\[]", place) and not Path(place).exists()
+        return bool(pattern) or place.endswith(".tar")
+    suffixes = {Path(path).suffix.lower() for path in files_of(place)}
     return not suffixes.isdisjoint(_SUFFIXES) and suffixes.isdisjoint(IMAGES)
 
 
@@ -274,82 +144,23 @@ def numbers_of(batch: Batch, name: str, shard: Shard) -> np.ndarray[Any, Any]:
     return numbers
 
 
-def _written(folder: Path) -> Dataset:
-    """A folder that lists its shards."""
+def _written(folder: str, files: Mapping[str, int]) -> Dataset:
+    """A folder that lists its shards, and the files that it has."""
     try:
-        about = read_document(folder / MANIFEST)
-        entries = [(folder / s["file"], int(s["rows"]), int(s["bytes"])) for s in about["shards"]]
+        with open_file(join(folder, MANIFEST)) as file:
+            about = parse_document(file.read(), MANIFEST)
+        entries = [(join(folder, s["file"]), int(s["rows"]), s["bytes"]) for s in about["shards"]]
     except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{folder / MANIFEST} cannot be read ({error}).") from error
+        raise InputError(f"{join(folder, MANIFEST)} cannot be read ({error}).") from error
     for path, _, size in entries:
-        if not path.is_file() or path.stat().st_size != size:
+        if files.get(path) != size:
             raise InputError(
                 f"{path} is missing or has changed since {MANIFEST} was written; encode it again."
             )
     shards: list[Shard] = [
         ParquetShard(path, rows)
-        if path.suffix == ".parquet"
-        else ArrayShard(path.stem, {"embedding": path}, rows)
+        if path.endswith(".parquet")
+        else ArrayShard(Path(path).stem, {"embedding": path}, rows)
         for path, rows, _ in entries
     ]
-    return Dataset(str(folder), shards, about)
-
-
-def _parquet_shards(paths: Sequence[Path]) -> list[Shard]:
-    return [ParquetShard(path, _parquet().read_metadata(path).num_rows) for path in paths]
-
-
-def _array_shards(paths: Sequence[Path]) -> list[Shard]:
-    groups: dict[str, dict[str, Path]] = {}
-    for path in paths:
-        match = _ARRAY.fullmatch(path.name)
-        column, number = (match["column"], match["number"]) if match else ("rows", path.stem)
-        groups.setdefault(number, {})[column] = path
-    shards: list[Shard] = []
-    names = set(next(iter(groups.values())))
-    for number, files in groups.items():
-        counts = {name: len(load_array(path)) for name, path in files.items()}
-        if set(counts) != names:
-            raise InputError(
-                f"The shard {number} has {', '.join(sorted(counts))}, and others have "
-                f"{', '.join(sorted(names))}: {next(iter(files.values()))}."
-            )
-        if len(set(counts.values())) > 1:
-            each = ", ".join(f"{name} {count:,}" for name, count in counts.items())
-            raise InputError(f"The arrays of the shard {number} differ in rows: {each}.")
-        shards.append(ArrayShard(number, files, next(iter(counts.values()))))
-    return shards
-
-
-def _tar_shards(paths: Sequence[Path]) -> list[Shard]:
-    shards: list[Shard] = []
-    for path in paths:
-        with tarfile.open(path) as archive:
-            shards.append(TarShard(path, sum(1 for _ in _samples(archive))))
-    return shards
-
-
-_SHARDS = {".parquet": _parquet_shards, ".npy": _array_shards, ".tar": _tar_shards}
-
-
-def _samples(archive: tarfile.TarFile) -> Iterator[tuple[str, dict[str, tarfile.TarInfo]]]:
-    """Samples of an archive: a key, and its files by suffix."""
-    key, parts = "", dict[str, tarfile.TarInfo]()
-    for member in archive:
-        # The list of members would grow with the archive.
-        archive.members = []  # type: ignore[attr-defined]
-        if not member.isfile():
-            continue
-        folder, slash, name = member.name.rpartition("/")
-        stem, _, suffix = name.partition(".")
-        if folder + slash + stem != key:
-            if parts:
-                yield key, parts
-            key, parts = folder + slash + stem, {}
-        parts[suffix] = member
-    if parts:
-        yield key, parts
-
-
-def _parquet() -> Any:
-    return require("pyarrow.parquet", package="pyarrow", purpose="Reading Parquet")
+    return Dataset(folder, shards, about)

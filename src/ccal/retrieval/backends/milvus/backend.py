@@ -12,7 +12,6 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from typing import Any, Self, TypeVar
 
@@ -21,6 +20,7 @@ import numpy as np
 from ccal.errors import CcalError, InputError
 from ccal.retrieval.backends.base import Backend, Batches, Vectors, best_hits
 from ccal.retrieval.backends.milvus.server import (
+    EXACT,
     FACTS,
     LIMIT,
     STRONG,
@@ -48,9 +48,11 @@ from ccal.retrieval.items import (
 )
 
 T = TypeVar("T")
-# Milvus computes in float32; among this many more than k are the k best of float64.
-_SPARE = 16
+# Milvus computes in float32; among a few more than k are the k best of float64.
+_SPARE = 2
 _ANSWER_BYTES = 32 << 20
+_TRUSTED = 1.0
+"""Seconds for which searches take the collection to be the one that the alias points to."""
 
 
 class MilvusBackend(Backend):
@@ -68,8 +70,7 @@ class MilvusBackend(Backend):
         self._server = Server(location)
         self.location = self._server.location
         self._guard = threading.RLock()
-        self._known: About | None = None
-        self._asking = ThreadPoolExecutor(4, thread_name_prefix="milvus")
+        self._known: tuple[float, About] | None = None
 
     @classmethod
     def exists(cls, location: str) -> bool:
@@ -195,7 +196,7 @@ class MilvusBackend(Backend):
             answers: dict[int, list[Hit]] = {}
             waiting, limit = list(range(len(queries))), min(k + _SPARE, LIMIT)
             # Behind a filter all cells: few of them may hold what it leaves.
-            probes = about.cells if exact or where else about.probes
+            probes = EXACT if exact or where or not about.cells else about.probes
             while waiting:
                 unsure = []
                 size = limit * (4 * self.binding.dim + 256)
@@ -204,11 +205,11 @@ class MilvusBackend(Backend):
                     found = server.nearest(about, asked, limit, probes, fields, filter=condition)
                     for number, rows in zip(some, found, strict=True):
                         answers[number], sure = _judged(queries[number], rows, k, where, limit)
-                        if not sure or (len(answers[number]) < k and probes < about.cells):
+                        if not sure or (len(answers[number]) < k and probes < EXACT):
                             unsure.append(number)
                 waiting = unsure
-                if probes < about.cells:
-                    probes = about.cells
+                if probes < EXACT:
+                    probes = EXACT
                 elif limit == LIMIT:
                     break
                 else:
@@ -227,11 +228,11 @@ class MilvusBackend(Backend):
 
     def ids(self, modality: str | None) -> list[str]:
         names = self.binding.modalities if modality is None else [modality]
-        found = self._read(lambda about: self._server.scan(about, names, ["id"]))
+        found = self._read(lambda about: self._server.scan(about, names, ["id"]), latest=True)
         return [str(row["id"]) for row in found]
 
     def counts(self) -> dict[str, int]:
-        return self._read(self._server.counts)
+        return self._read(self._server.counts, latest=True)
 
     def next_number(self) -> int:
         return self._now().numbered + 1
@@ -249,14 +250,13 @@ class MilvusBackend(Backend):
     def check(self) -> None:
         """Read all vectors; Milvus keeps checksums of its own."""
         names, fields = self.binding.modalities, ["id", "vector"]
-        rows = self._read(lambda about: self._server.scan(about, names, fields))
+        rows = self._read(lambda about: self._server.scan(about, names, fields), latest=True)
         lengths = np.linalg.norm(vectors_of(rows, self.binding), axis=1)
         for row, length in zip(rows, lengths, strict=True):
             if abs(length - 1) > 0.01:
                 raise CcalError(f"{self.location}: the vector of {row['id']!r} is damaged.")
 
     def close(self) -> None:
-        self._asking.shutdown()
         self._server.close()
 
     def _now(self) -> About:
@@ -267,25 +267,20 @@ class MilvusBackend(Backend):
         self._bind(about.bound)
         return about
 
-    def _read(self, ask: Callable[[About], T]) -> T:
-        """An answer; asked again while cells are built, or after rows or the alias have moved.
+    def _read(self, ask: Callable[[About], T], *, latest: bool = False) -> T:
+        """An answer; asked again while cells are built, or after the alias has moved.
 
-        What the index was the last time is asked at once. An answer counts if the index is still
-        that, which another request finds out meanwhile: one after the other would take twice as
-        long.
+        A search looks the collection up once a second at most. That is enough: its name belongs to
+        one model, a rebuild drops it as soon as the alias has moved, and a search that does not
+        know of new cells looks into all of them. `latest` is for what else the state says.
         """
         end = time.monotonic() + TIMEOUT
         while True:
             known = self._known
-            now = self._asking.submit(self._now)
             try:
-                if known is None:
-                    self._known = now.result()
-                    return ask(self._known)
-                answer = ask(known)
-                self._known = now.result()
-                if known == self._known:
-                    return answer
+                if latest or known is None or time.monotonic() > known[0] + _TRUSTED:
+                    known = self._known = time.monotonic(), self._now()
+                return ask(known[1])
             except UnavailableError:
                 self._known = None
                 if time.monotonic() > end:

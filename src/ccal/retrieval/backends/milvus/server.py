@@ -21,6 +21,8 @@ T = TypeVar("T")
 FACTS = ("id", "modality", "metadata", "file")
 LIMIT = 16_384
 """Milvus returns at most this many rows to one request."""
+EXACT = 65_536
+"""As many cells as an index can have; one without cells does not look at the number."""
 RECALL = 0.99
 """Share of the ten nearest that an approximate search must find."""
 TIMEOUT = 60.0
@@ -202,9 +204,8 @@ class Server:
         self, about: About, queries: Vectors, k: int, probes: int, fields: list[str], **more: Any
     ) -> list[list[dict[str, Any]]]:
         """The k rows nearest to each query, the best first, with their cosines as "near"."""
-        parameters = {"params": {"nprobe": probes} if probes else {}}
         asked = {"data": list(queries), "limit": k, "output_fields": fields, **self.level}
-        asked |= {"search_params": parameters, **more}
+        asked |= {"search_params": {"params": {"nprobe": probes}}, **more}
         found = self.call("search", about.collection, **asked)
         return [[{**hit["entity"], "near": hit["distance"]} for hit in hits] for hits in found]
 
