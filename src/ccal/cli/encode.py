@@ -23,15 +23,15 @@ def command(
         typer.Argument(metavar="MODALITY", help="Which of the run's two modalities INPUT is of."),
     ],
     source: Annotated[
-        Path, typer.Argument(metavar="INPUT", help=f"{o.INPUT} Or shards: {o.DATASET}")
+        str, typer.Argument(metavar="INPUT", help=f"{o.INPUT} Or shards: {o.DATASET}")
     ],
     out: Annotated[
-        Path,
+        str,
         typer.Option(
             "--out",
             "-o",
             metavar="PLACE",
-            help="Where the embeddings go: a .npy file, or a folder for those of shards.",
+            help="Where the embeddings go: a .npy file; for those of shards a folder, or a URL.",
         ),
     ],
     column: Annotated[
@@ -73,36 +73,37 @@ def command(
 
     `ccal encode linear image "features/*.parquet" --column photos --keep id -o embedded/`
 
-    `ccal encode linear image features/ --engine ray --workers 16 -o embedded/`
+    `ccal encode linear image s3://bucket/features --engine ray -o s3://bucket/embedded`
 
     `echo "a small yellow bird" | ccal encode runs/first text - -o query.npy`
     """
     from ccal.scale.shards import is_dataset
 
-    if is_dataset(source) and (out.suffix != ".npy" or keep or format):
+    if is_dataset(source) and (not out.endswith(".npy") or keep or format):
         if key is not None or force:
             raise InputError("--key and --force are not for shards.")
         _encode_shards(run, modality, source, out, column, keep or (), format, engine, workers)
         return
     if keep or format or workers or engine != "local":
         raise InputError("--keep, --format, --engine and --workers are for a folder of shards.")
-    if out.suffix != ".npy":
+    file = Path(out)
+    if file.suffix != ".npy":
         raise InputError(f"--out {out}: expected a file that ends in .npy.")
-    if out.exists() and not force:
+    if file.exists() and not force:
         raise InputError(f"{out} exists; overwrite it with --force, or name another file.")
-    if not out.parent.is_dir():
-        raise InputError(f"{out}: there is no folder {out.parent}.")
+    if not file.parent.is_dir():
+        raise InputError(f"{out}: there is no folder {file.parent}.")
     from ccal.data.items import read_items, write_embeddings
     from ccal.runs import load_model
 
     model = load_model(run)
     if modality not in model.modalities:
         raise InputError(f"{run} joins {' and '.join(model.modalities)}; it has no {modality!r}.")
-    given = read_items(source, column=column, key=key)
+    given = read_items(Path(source), column=column, key=key)
     for text in given.notes:
         note(text)
     progress = counting(f"encoding {modality}")
-    rows, features = write_embeddings(out, model, modality, given.items, progress=progress)
+    rows, features = write_embeddings(file, model, modality, given.items, progress=progress)
     summary = f"Wrote {out}: {rows:,} embedding{'' if rows == 1 else 's'} of {model.dim} dimensions"
     if (more := features - model.dim) > 0:
         summary += (
@@ -114,8 +115,8 @@ def command(
 def _encode_shards(
     run: Path,
     modality: str,
-    source: Path,
-    out: Path,
+    source: str,
+    out: str,
     column: str | None,
     keep: Sequence[str],
     format: FormatName | None,

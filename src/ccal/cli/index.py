@@ -32,7 +32,7 @@ def command(
         ),
     ],
     source: Annotated[
-        Path | None,
+        str | None,
         typer.Argument(
             metavar="INPUT",
             show_default="the run's own pairs",
@@ -194,13 +194,14 @@ def command(
     known: dict[str, Any] = {"progress": counting(f"indexing {modality or 'items'}")}
     items: Any
     if of_pairs:
-        items = _pair_items(run, {**given, "table": source}, split, modality)
+        table = None if source is None else Path(source)
+        items = _pair_items(run, {**given, "table": table}, split, modality)
         count = len(items.items)
     else:
         assert source is not None
         assert modality is not None
         options = {"column": column, "id_column": id_column, "metadata": metadata or ()}
-        found = _one_modality(source, model, modality, key=key, **options)
+        found = _one_modality(Path(source), model, modality, key=key, **options)
         items, count = found.items, len(found.items)
         known |= {"ids": found.ids, "metadata": found.metadata, "files": found.files}
     if rebuild or not exists(out):
@@ -223,7 +224,7 @@ def command(
         _report(index, count, modality)
 
 
-def _are_shards(source: Path) -> bool:
+def _are_shards(source: str) -> bool:
     from ccal.scale.shards import is_dataset
 
     return is_dataset(source)
@@ -232,7 +233,7 @@ def _are_shards(source: Path) -> bool:
 def _index_shards(
     run: Path,
     modality: str,
-    source: Path,
+    source: str,
     location: str,
     engine: o.EngineName,
     workers: int | None,

@@ -64,7 +64,7 @@ INPUT = (
 """The help of items to embed."""
 DATASET = (
     "a folder or a quoted pattern of Parquet files, of .npy files (`x-0001.npy` is the column `x` "
-    "of the shard 0001), or of WebDataset archives (.tar)."
+    "of the shard 0001), or of WebDataset archives (.tar); or a URL, as `s3://bucket/folder`."
 )
 """The help of a dataset of shards."""
 EngineName = Literal["local", "ray"]
