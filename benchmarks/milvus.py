@@ -1,15 +1,16 @@
-"""Loads and searches of Milvus through our API and by pymilvus alone, and a server that is killed.
+"""Loads and searches of Milvus through our API and by pymilvus alone.
 
-A server of our own (tests/retrieval/milvus_server.py) on this machine. Loads take turns, some
-thousand rows at a time, into collections of the same columns: `Backend.upsert`, which every worker
-of `ccal index` calls, and pymilvus' `insert` and `upsert` of the same rows. Searches take turns as
-well: `Index.search_vectors` for the ten nearest with id, metadata and cosine in float64, and
-pymilvus' `search` of the same collection with the same cells and fields. Medians of turns by the
-clock. Run with
+The server is our own (tests/retrieval/milvus_server.py), or one that goes on between runs, so that
+a million vectors can be measured step by step. Loads take turns, some thousand rows at a time, into
+collections of the same columns: `Backend.upsert`, which every worker of `ccal index` calls, and
+pymilvus' `insert` and `upsert` of the same rows. Searches take turns as well:
+`Index.search_vectors` for the ten nearest with id, metadata and cosine in float64, and pymilvus'
+`search` of the same collection with the same cells and fields. Medians by the clock. Vectors are
+clusters, or with `--flickr8k` mixtures of photos, and queries are captions too. Run with
 
-    python -m benchmarks.milvus [--rows 1000000] [--seconds 20]
+    python -m benchmarks.milvus load cells search [--rows 1000000] [--milvus HOST:PORT]
 
-which also saves the table, to benchmarks/milvus.json.
+Results are added to benchmarks/milvus.json.
 """
 
 from __future__ import annotations
@@ -19,34 +20,43 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.cross_modal import QUERIES, flickr8k, mixed, queries_of, share
 from benchmarks.retrieval import data, model
-from benchmarks.timing import Row, show
+from benchmarks.timing import Row, medians, show
 from ccal.retrieval import Index
 from ccal.retrieval.backends.milvus.backend import MilvusBackend
 from ccal.retrieval.items import Item
-from tests.retrieval.milvus_server import cache, install, start, stop
+from tests.retrieval.milvus_server import running
 
 OUTPUT = Path("benchmarks/milvus.json")
-PART, K = 20_000, 10
+PART, REQUEST, K, ASKED = 20_000, 4096, 10, 200
+BARE_TURNS = 5
+FIELDS = ["id", "modality", "metadata", "file"]
+Kinds = dict[str, Any]
 
 
-def clock(run: Callable[[], object]) -> tuple[float, float]:
-    start_, used = time.perf_counter(), time.process_time()
-    run()
-    return time.perf_counter() - start_, time.process_time() - used
+def vectors_of(rows: int, folder: Path | None) -> tuple[Any, Any, Kinds]:
+    """Photos (rows, 128), captions, and queries of several kinds."""
+    if folder is None:
+        vectors, asked = (part.numpy() for part in data(rows))
+        return vectors, vectors[:0], {"own modality": asked}
+    x, y = mixed(*flickr8k(folder), rows + QUERIES, np.random.default_rng(0))
+    items, others, kinds = queries_of(x, y, np.random.default_rng(1))
+    return items, others[:20_000], kinds
 
 
-def items_of(first: int, count: int) -> list[Item]:
-    numbers = range(first, first + count)
+def items_of(first: int, count: int, modality: str = "image") -> list[Item]:
     return [
-        Item(f"photo {n}", "image", {"name": f"photo {n}", "year": 1900 + n % 100}) for n in numbers
+        Item(f"{modality} {n}", modality, {"name": f"photo {n}", "year": 1900 + n % 100})
+        for n in range(first, first + count)
     ]
 
 
@@ -65,123 +75,163 @@ def bare_rows(items: list[Item], vectors: Any, first: int) -> list[dict[str, Any
     ]
 
 
-def loads(address: str, vectors: Any) -> tuple[Row, Index]:
-    """Rows a second by each way, in turns; the index that ours has filled."""
-    client = MilvusBackend(f"milvus://{address}/none")._server._client
+def backend_of(index: Index) -> MilvusBackend:
+    assert isinstance(index._backend, MilvusBackend)
+    return index._backend
+
+
+def load(address: str, vectors: Any, others: Any) -> Row:
+    """Rows a second by each way, in turns; ours goes on to the end."""
     options: dict[str, Any] = {"modality": "image", "approximate_from": len(vectors)}
-    indexes = [
-        Index.build(f"milvus://{address}/{name}", model_, vectors[:0], **options)
-        for name in ("ours", "inserted", "upserted")
-    ]
-    ours, inserted, upserted = (index._backend for index in indexes)
-    assert isinstance(ours, MilvusBackend)
-    assert isinstance(inserted, MilvusBackend)
-    assert isinstance(upserted, MilvusBackend)
-    ours.reserve(len(vectors))
-    times: dict[str, list[tuple[float, float]]] = {n: [] for n in ("ours", "insert", "upsert")}
-
-    def bare(method: str, into: str, some: list[Item], rows: Any, first: int) -> None:
-        made = bare_rows(some, rows, first)
-        for at in range(0, len(made), 4096):
-            getattr(client, method)(into, made[at : at + 4096])
-
-    bare_turns = 5
-    for turn, first in enumerate(range(0, len(vectors), PART)):
-        rows = vectors[first : first + PART]
-        some = items_of(first, len(rows))
-
-        def add(some: list[Item] = some, rows: Any = rows, first: int = first) -> None:
-            for at in range(0, len(some), 4096):
-                ours.upsert(some[at : at + 4096], rows[at : at + 4096], first + at + 1)
-
-        times["ours"].append(clock(add))
-        if turn < bare_turns or turn % 10 == 0:
-            for method, backend in (("insert", inserted), ("upsert", upserted)):
-                into = backend._now().collection
-                times[method].append(clock(partial(bare, method, into, some, rows, first)))
-    rates = {name: PART / statistics.median(t for t, _ in found) for name, found in times.items()}
-    own = {
-        name: statistics.median(u for _, u in found) / PART * 1e6 for name, found in times.items()
+    options |= {"replace": True}
+    names = ("ours", "insert", "upsert")
+    indexes = {
+        name: Index.build(f"milvus://{address}/{name}", model(), vectors[:0], **options)
+        for name in names
     }
-    for name, backend in (("inserted", inserted), ("upserted", upserted)):
-        collection = backend._now().collection
+    backends = {name: backend_of(index) for name, index in indexes.items()}
+    ours, client = backends["ours"], backends["ours"]._server._client
+    first = ours.reserve(len(vectors) + len(others))
+    times: dict[str, list[tuple[float, float, int]]] = {name: [] for name in names}
+
+    def add(items: list[Item], rows: Any, number: int) -> None:
+        for at in range(0, len(items), REQUEST):
+            ours.upsert(items[at : at + REQUEST], rows[at : at + REQUEST], number + at)
+
+    def bare(method: str, items: list[Item], rows: Any, number: int) -> None:
+        made, into = bare_rows(items, rows, number), backends[method]._now().collection
+        for at in range(0, len(made), REQUEST):
+            getattr(client, method)(into, made[at : at + REQUEST])
+
+    for turn, start in enumerate(range(0, len(vectors), PART)):
+        rows = vectors[start : start + PART]
+        items = items_of(start, len(rows))
+        work: dict[str, Callable[..., None]] = {"ours": add}
+        if turn < BARE_TURNS or turn % 10 == 0:
+            work |= {name: partial(bare, name) for name in ("insert", "upsert")}
+        for name, run in work.items():
+            began, used = time.perf_counter(), time.process_time()
+            run(items, rows, first + start)
+            spent = time.perf_counter() - began, time.process_time() - used
+            times[name].append((*spent, len(rows)))
+    add(items_of(0, len(others), "text"), others, first + len(vectors))
+    for name in ("insert", "upsert"):
+        collection = backends[name]._now().collection
         client.drop_alias(name)
         client.drop_collection(collection)
+    both = [turn for turn in range(len(times["ours"])) if turn < BARE_TURNS or turn % 10 == 0]
     row: Row = {"measured": "load", "vectors": len(vectors)}
-    row |= {f"{name} rows/s": round(rate) for name, rate in rates.items()}
-    row |= {f"{name} client s per million": round(used, 1) for name, used in own.items()}
-    row |= {f"ours / {n}": round(rates["ours"] / rates[n], 2) for n in ("insert", "upsert")}
-    return row, indexes[0]
+    rates = {}
+    for name, found in times.items():
+        compared = [found[turn] for turn in both] if name == "ours" else found
+        rates[name] = statistics.median(count / spent for spent, _, count in compared)
+        used = sum(used for _, used, _ in found) / sum(count for *_, count in found)
+        row |= {
+            f"{name} rows/s": round(rates[name]),
+            f"{name} client s per 10^6": round(used * 1e6),
+        }
+    row["ours, all turns, s"] = round(sum(spent for spent, *_ in times["ours"]))
+    return row | {f"ours / {n}": round(rates["ours"] / rates[n], 2) for n in ("insert", "upsert")}
 
 
-def searches(index: Index, vectors: Any, asked: Any, seconds: float) -> Row:
+def cells(address: str) -> Row:
+    """Seconds until the index for approximate search is built and its probes are chosen."""
+    with Index.open(f"milvus://{address}/ours") as index:
+        start = time.perf_counter()
+        backend_of(index).finish_load()
+        about = backend_of(index)._now()
+        return {
+            "measured": "cells",
+            "vectors": index.count("image"),
+            "cells": about.cells,
+            "probes": about.probes,
+            "seconds": round(time.perf_counter() - start),
+        }
+
+
+def search(address: str, vectors: Any, kinds: Kinds, seconds: float) -> Row:
     """Milliseconds of one query, in turns; recall against the truth in memory."""
-    backend = index._backend
-    assert isinstance(backend, MilvusBackend)
-    backend.finish_load()
-    about = backend._now()
-    client = backend._server._client
-    fields = ["id", "modality", "metadata", "file"]
+    with Index.open(f"milvus://{address}/ours") as index:
+        about = backend_of(index)._now()
+        client = backend_of(index)._server._client
+        row: Row = {"measured": "search", "vectors": len(vectors)}
+        row |= {"cells": about.cells, "probes": about.probes}
+        for kind, queries in kinds.items():
+            asked = queries[:ASKED]
+            true = np.argsort(-(asked @ vectors.T), axis=1)[:, :K]
+            answers = index.search_vectors(asked, within="image", k=K)
+            found = [[int(hit.id.split()[1]) for hit in hits] for hits in answers]
+            row[f"recall, {kind}"] = round(share(np.array(found), true), 4)
+        turn = iter(range(1 << 30))
 
-    def bare(query: Any) -> None:
-        client.search(
-            about.collection,
-            data=[query],
-            limit=K,
-            output_fields=fields,
-            search_params={"params": {"nprobe": about.probes}},
-            consistency_level="Strong",
-        )
+        def bare(level: str, condition: str, fields: list[str] = FIELDS, k: int = K) -> None:
+            client.search(
+                about.collection,
+                data=[asked[next(turn) % len(asked)]],
+                limit=k,
+                filter=condition,
+                output_fields=fields,
+                search_params={"params": {"nprobe": about.probes}},
+                consistency_level=level,
+            )
 
-    true = np.argsort(-(asked[:200] @ vectors.T), axis=1)[:, :K]
-    answers = index.search_vectors(asked[:200], within="image", k=K)
-    found = [{int(hit.id.split()[1]) for hit in hits} for hits in answers]
-    recall = np.mean([len(f & set(t.tolist())) / K for f, t in zip(found, true, strict=True)])
-    times: dict[str, list[float]] = {"ours": [], "bare": []}
-    end, number = time.perf_counter() + seconds, 0
-    while time.perf_counter() < end or number < 20:
-        query = asked[number % len(asked)]
-        number += 1
-        times["ours"].append(
-            clock(partial(index.search_vectors, query, within="image", k=K))[0] * 1e3
-        )
-        times["bare"].append(clock(partial(bare, query))[0] * 1e3)
-    one, other = (statistics.median(times[name]) for name in ("ours", "bare"))
-    return {
-        "measured": "search",
-        "vectors": len(vectors),
-        "cells": about.cells,
-        "probes": about.probes,
-        "recall": round(float(recall), 4),
-        "ours ms": round(one, 2),
-        "bare ms": round(other, 2),
-        "ours / bare": round(one / other, 2),
-    }
+        image = 'modality in ["image"]'
+        with Index.open(f"milvus://{address}/ours?consistency=Eventually") as late:
+            by = {
+                name: lambda i=i: i.search_vectors(
+                    asked[next(turn) % len(asked)], within="image", k=K
+                )
+                for name, i in (("ours", index), ("ours, eventual", late))
+            }
+            found_ms = medians(
+                {
+                    **by,
+                    "bare": partial(bare, "Strong", ""),
+                    "bare, filter": partial(bare, "Strong", image),
+                    "bare, vectors too": partial(bare, "Strong", "", [*FIELDS, "vector"]),
+                    "bare, eventual": partial(bare, "Eventually", ""),
+                    "bare, eventual, filter": partial(bare, "Eventually", image),
+                },
+                seconds,
+            )
+    row |= {f"{name} ms": round(value, 2) for name, value in found_ms.items()}
+    row["ours / bare"] = round(found_ms["ours"] / found_ms["bare"], 2)
+    row["eventual: ours / bare"] = round(found_ms["ours, eventual"] / found_ms["bare, eventual"], 2)
+    return row
 
 
-model_ = model()
+@contextmanager
+def server(address: str | None) -> Iterator[str]:
+    """The address of a server that runs, or of one for this run."""
+    if address is not None:
+        yield address
+        return
+    with tempfile.TemporaryDirectory() as folder, running(Path(folder, "data")) as found:
+        yield found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Milvus by our API and by pymilvus alone.")
+    parser.add_argument("steps", nargs="+", choices=("load", "cells", "search"))
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--flickr8k", type=Path, metavar="FOLDER")
+    parser.add_argument("--milvus", metavar="HOST:PORT")
+    parser.add_argument("--seconds", type=float, default=30.0)
     arguments = parser.parse_args()
-    vectors, asked = (part.numpy() for part in data(arguments.rows))
-    folder = cache()
-    install(folder)
-    with tempfile.TemporaryDirectory() as place:
-        process, address = start(folder, Path(place, "data"))
-        try:
-            loaded, index = loads(address, vectors)
-            show("Milvus", [loaded])
-            searched = searches(index, vectors, asked, arguments.seconds)
-            show("Milvus", [searched])
-        finally:
-            stop(process)
-    results: list[Row] = json.loads(OUTPUT.read_text()) if OUTPUT.exists() else []
-    results = [r for r in results if r["vectors"] != arguments.rows]
-    OUTPUT.write_text(json.dumps([*results, loaded, searched], indent=1) + "\n")
+    vectors, others, kinds = vectors_of(arguments.rows, arguments.flickr8k)
+    with server(arguments.milvus) as address:
+        steps: dict[str, Callable[[], Row]] = {
+            "load": lambda: load(address, vectors, others),
+            "cells": lambda: cells(address),
+            "search": lambda: search(address, vectors, kinds, arguments.seconds),
+        }
+        for step in arguments.steps:
+            row = steps[step]()
+            show("Milvus", [row])
+            results: list[Row] = json.loads(OUTPUT.read_text()) if OUTPUT.exists() else []
+            same = [row["measured"], row["vectors"]]
+            results = [r for r in results if [r["measured"], r["vectors"]] != same]
+            OUTPUT.write_text(json.dumps([*results, row], indent=1) + "\n")
 
 
 if __name__ == "__main__":

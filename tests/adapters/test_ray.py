@@ -16,12 +16,19 @@ import pytest
 
 from ccal.cca import CCA
 from ccal.errors import CcalError, InputError
+from ccal.retrieval.backends import exists
 from ccal.scale.encoding import encode_dataset
 from ccal.scale.engines import RayEngine
 from ccal.scale.fitting import fit_linear
+from ccal.scale.indexing import index_dataset
 from ccal.scale.shards import open_dataset
 from tests.cli.conftest import environment
+from tests.retrieval.conftest import server
 from tests.scale.data import ENDS, MANY, pairs, write_shards
+from tests.scale.engines import fatal
+from tests.scale.test_indexing import check, held
+
+__all__ = ["server"]
 
 ray = pytest.importorskip("ray")
 
@@ -105,6 +112,40 @@ def test_shards_are_embedded(linear: Path, engine: RayEngine, tmp_path: Path) ->
     encode_dataset(dataset, linear / "model", "image", tmp_path / "out", engine, **given)
     np.testing.assert_allclose(embedded(tmp_path / "out"), expected(linear), atol=1e-6)
     assert told[-1] == (ENDS[-1], ENDS[-1])
+
+
+def test_a_fit_whose_worker_is_killed(linear: Path, engine: RayEngine, tmp_path: Path) -> None:
+    dataset = fatal(open_dataset(linear / "shards"), tmp_path)
+    found = fit_linear(dataset, "x", "y", engine, dim=8)
+    assert (tmp_path / "killed").exists()
+    whole = CCA(8, ridge="auto", power="auto").fit(*pairs())
+    np.testing.assert_allclose(found.cca.x_projection_, whole.x_projection_, atol=1e-10)
+
+
+@pytest.mark.parametrize("backend", ["folder", "postgres"])
+def test_a_load_whose_worker_and_driver_are_killed(
+    backend: str, linear: Path, engine: RayEngine, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    place = str(tmp_path / "index")
+    if backend == "postgres":
+        place = f"{request.getfixturevalue('server')}&table=ray"
+    shards, model = write_shards(tmp_path / "s", "parquet", *pairs(), ends=MANY), linear / "model"
+    command = [sys.executable, "-m", "ccal", "index", str(model), str(shards), "-m", "image"]
+    command += ["--column", "x", "--id", "id", "-o", place, "--engine", "ray", "--workers", "1"]
+    driver = subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL)
+    while not exists(place) or held(place) < 100:
+        assert driver.poll() is None
+        time.sleep(0.05)
+    driver.send_signal(signal.SIGKILL)
+    driver.wait()
+    assert held(place) < ENDS[-1]
+    time.sleep(1.0)  # PostgreSQL notices that the driver has gone
+    given: dict[str, Any] = {"column": "x", "id_column": "id"}
+    dataset = fatal(open_dataset(shards), tmp_path)
+    index_dataset(dataset, model, "image", place, engine, **given)
+    check(place, model)
+    index_dataset(open_dataset(shards), model, "image", place, engine, **given)
+    check(place, model)
 
 
 def test_a_killed_driver_goes_on(linear: Path, tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ from tests.cli.conftest import invoke
 from tests.retrieval.milvus_server import free_port
 from tests.scale.conftest import model
 from tests.scale.data import ENDS, pairs, write_shards
-from tests.scale.test_encoding import Dying, column, expected
-from tests.scale.test_fitting import Here
+from tests.scale.engines import Dying, Here, Stopping
+from tests.scale.test_encoding import column, expected
 from tests.scale.test_indexing import check
 
 __all__ = ["model"]
@@ -110,15 +110,6 @@ def test_killed_workers_and_commands(bucket: str, model: Path, tmp_path: Path) -
     folder = write_shards(tmp_path / "shards", "parquet", *pairs())
     store().put(str(folder), "bucket/data", recursive=True)
     dataset, out = open_dataset(f"{bucket}/data/*.parquet"), f"{bucket}/out"
-
-    class Stopping(Here):
-        begun = 0
-
-        def _give(self, worker: str, task: Any) -> None:
-            self.begun += 1
-            if self.begun == 3:
-                raise KeyboardInterrupt
-            super()._give(worker, task)
 
     with pytest.raises(KeyboardInterrupt):
         encode_dataset(dataset, model, "image", out, Stopping(), column="x")

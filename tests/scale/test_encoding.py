@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -22,7 +20,7 @@ from ccal.scale.engines import LocalEngine
 from ccal.scale.shards import open_dataset
 from tests.cli.conftest import environment, invoke
 from tests.scale.data import ENDS, MANY, die, pairs, write_shards
-from tests.scale.test_fitting import Here
+from tests.scale.engines import Dying, Here
 
 
 def embedded(folder: Path) -> np.ndarray[Any, Any]:
@@ -95,16 +93,6 @@ def test_another_job_is_refused(model: Path, tmp_path: Path) -> None:
         encode_dataset(dataset, model, "image", tmp_path / "out", Here(), column="y")
     with pytest.raises(InputError, match="part of another job, which differs in: columns"):
         encode_dataset(dataset, model, "image", tmp_path / "out", Here(), column="x")
-
-
-class Dying(LocalEngine):
-    """Kills its first worker with -9 when it has begun."""
-
-    def _give(self, worker: Any, task: Any) -> None:
-        super()._give(worker, task)
-        if not hasattr(self, "killed"):
-            self.killed = worker.process.pid
-            os.kill(self.killed, signal.SIGKILL)
 
 
 def test_a_killed_worker_is_replaced(model: Path, tmp_path: Path) -> None:

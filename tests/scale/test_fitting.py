@@ -3,38 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from ccal.cca import CCA
 from ccal.errors import InputError
-from ccal.scale.engines import Engine
+from ccal.scale.engines import LocalEngine
 from ccal.scale.fitting import fit_linear
 from ccal.scale.shards import open_dataset
 from tests.scale.data import pairs, write_shards
-
-
-class Here(Engine[str]):
-    """One worker in this process, which takes no second to start."""
-
-    workers = 1
-
-    def _hire(self, start: Any) -> str:
-        self._work = start()
-        return "worker"
-
-    def _give(self, worker: str, task: Any) -> None:
-        from ccal.scale.engines import _messages
-
-        self._says = _messages(self._work, task)
-
-    def _hear(self, workers: Any) -> Any:
-        return "worker", next(self._says)
-
-    def _dismiss(self, worker: str) -> None:
-        pass
+from tests.scale.engines import Here, fatal
 
 
 @pytest.mark.parametrize("kind", ["npy", "parquet", "tar"])
@@ -78,3 +57,20 @@ def test_what_cannot_be_fitted_is_named(tmp_path: Path) -> None:
         fit_linear(dataset, "x", "y", Here())
     with pytest.raises(InputError, match="no column 'z'; the columns are 'x', 'y'"):
         fit_linear(dataset, "x", "z", Here())
+
+
+def test_a_killed_worker_changes_nothing(tmp_path: Path) -> None:
+    dataset = open_dataset(write_shards(tmp_path / "shards", "npy", *pairs()))
+    told: list[int] = []
+    whole = fit_linear(dataset, "x", "y", Here(), dim=8)
+    found = fit_linear(
+        fatal(dataset, tmp_path),
+        "x",
+        "y",
+        LocalEngine(2),
+        dim=8,
+        progress=lambda what, done, _: told.append(done) if what == "rows" else None,
+    )
+    assert (tmp_path / "killed").exists()
+    assert told[-1] == dataset.rows
+    np.testing.assert_allclose(found.cca.x_projection_, whole.cca.x_projection_, atol=1e-10)

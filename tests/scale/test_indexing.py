@@ -25,8 +25,7 @@ from tests.cli.conftest import environment
 from tests.retrieval.conftest import Place
 from tests.retrieval.milvus_server import NoServerError, alone, cache, install, kill, start, stop
 from tests.scale.data import ENDS, MANY, pairs, write_shards
-from tests.scale.test_encoding import Dying
-from tests.scale.test_fitting import Here
+from tests.scale.engines import Dying, Here, Stopping
 
 
 def check(location: str, model: Path, prefix: str = "id ", first: int = 0) -> None:
@@ -49,17 +48,6 @@ def test_a_repeated_load_ends_in_the_same_index(place: Place, model: Path, tmp_p
     dataset = open_dataset(write_shards(tmp_path / "shards", "parquet", *pairs()))
     given: dict[str, Any] = {"column": "x", "id_column": "id"}
     location, told = place(), list[Any]()
-
-    class Stopping(Here):
-        """Stops as Ctrl-C does when the third shard is begun."""
-
-        given = 0
-
-        def _give(self, worker: str, task: Any) -> None:
-            self.given += 1
-            if self.given == 3:
-                raise KeyboardInterrupt
-            super()._give(worker, task)
 
     with pytest.raises(KeyboardInterrupt):
         index_dataset(dataset, model, "image", location, Stopping(), **given)

@@ -201,8 +201,8 @@ class MilvusBackend(Backend):
                 unsure = []
                 size = limit * (4 * self.binding.dim + 256)
                 for some in chunks(waiting, max(1, _ANSWER_BYTES // size)):
-                    asked, fields = queries[list(some)], [*FACTS, "vector"]
-                    found = server.nearest(about, asked, limit, probes, fields, filter=condition)
+                    asked = queries[list(some)]
+                    found = server.nearest_vectors(about, asked, limit, probes, condition)
                     for number, rows in zip(some, found, strict=True):
                         answers[number], sure = _judged(queries[number], rows, k, where, limit)
                         if not sure or (len(answers[number]) < k and probes < EXACT):

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
@@ -15,6 +16,7 @@ import numpy as np
 from ccal.errors import CcalError, InputError
 from ccal.optional import require
 from ccal.retrieval.backends.base import Vectors
+from ccal.retrieval.exact import slack
 from ccal.retrieval.items import Binding, Item
 
 T = TypeVar("T")
@@ -201,13 +203,37 @@ class Server:
         return rows
 
     def nearest(
-        self, about: About, queries: Vectors, k: int, probes: int, fields: list[str], **more: Any
+        self,
+        about: About,
+        queries: Vectors,
+        k: int,
+        probes: int,
+        fields: Sequence[str],
+        **more: Any,
     ) -> list[list[dict[str, Any]]]:
         """The k rows nearest to each query, the best first, with their cosines as "near"."""
-        asked = {"data": list(queries), "limit": k, "output_fields": fields, **self.level}
+        asked = {"data": list(queries), "limit": k, "output_fields": list(fields), **self.level}
         asked |= {"search_params": {"params": {"nprobe": probes}}, **more}
         found = self.call("search", about.collection, **asked)
         return [[{**hit["entity"], "near": hit["distance"]} for hit in hits] for hits in found]
+
+    def nearest_vectors(
+        self, about: About, queries: Vectors, k: int, probes: int, condition: str
+    ) -> list[list[dict[str, Any]]]:
+        """The k rows nearest to each query, with FACTS, "near" and "vector".
+
+        For the vectors in the answer of a search Milvus waits for its log a second time. So they
+        are asked for without waiting, and the whole again if they do not give the cosines that the
+        search has found: then somebody has changed the rows meanwhile.
+        """
+        asked: dict[str, Any] = {"filter": condition}
+        found = self.nearest(about, queries, k, probes, FACTS, **asked)
+        ids = list({row["id"] for rows in found for row in rows})
+        stored = self.find(about, ids, ["vector"], consistency_level="Eventually")
+        vectors = {id: np.array(row["vector"], np.float32) for id, row in stored.items()}
+        if all(map(partial(_fit, vectors), queries, found)):
+            return [[{**row, "vector": vectors[row["id"]]} for row in rows] for rows in found]
+        return self.nearest(about, queries, k, probes, [*FACTS, "vector"], **asked)
 
     def counts(self, about: About) -> dict[str, int]:
         """The number of items of each modality that has some."""
@@ -329,6 +355,15 @@ def item_of(row: Mapping[str, Any]) -> Item:
 def vectors_of(rows: Sequence[Mapping[str, Any]], binding: Binding) -> Vectors:
     """The vectors (n, dim) of rows."""
     return np.array([row["vector"] for row in rows], np.float32).reshape(-1, binding.dim)
+
+
+def _fit(vectors: Mapping[str, Vectors], query: Vectors, rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether there are vectors of all rows, which give the cosines that a search has found."""
+    if not all(row["id"] in vectors for row in rows):
+        return False
+    stored = np.array([vectors[row["id"]] for row in rows]).reshape(len(rows), len(query))
+    errors = stored @ query - [row["near"] for row in rows]
+    return bool((np.abs(errors) <= 2 * slack(len(query))).all())
 
 
 def key_of(id: str) -> str:
