@@ -43,16 +43,19 @@ def test_recall(location: str, model: DualEncoder) -> None:
         facts = [{"n": n} for n in range(5000)]
         stored = rows(5000, width=DIM)
         index.add_vectors("image", stored[:3000], metadata=facts[:3000])
-        assert index.stats().details["approximate"] == 0
+        details = index.stats().details
+        assert details["approximate"] == 0
+        queries = rows(50, seed=3, width=DIM)
+        late = Index.open(location)
+        late.search_vectors(queries)
         index.add_vectors("image", stored[3000:], metadata=facts[3000:])
         details = index.stats().details
         assert 0 < details["probes"] < details["approximate"]
-        queries = rows(50, seed=3, width=DIM)
         unit = stored / np.linalg.norm(stored, axis=1, keepdims=True)
         true = np.argsort(-(queries @ unit.T), axis=1)[:, :10]
 
-        def recall(where: dict[str, Any], exact: bool, nearest: Any) -> float:
-            found = index.search_vectors(queries, where=where, exact=exact)
+        def recall(where: dict[str, Any], exact: bool, nearest: Any, by: Index = index) -> float:
+            found = by.search_vectors(queries, where=where, exact=exact)
             numbers = [[hit.metadata["n"] for hit in hits] for hits in found]
             pairs = zip(numbers, nearest, strict=True)
             return float(np.mean([np.isin(a, b).mean() for a, b in pairs]))
@@ -61,6 +64,11 @@ def test_recall(location: str, model: DualEncoder) -> None:
         assert recall({}, True, true) == 1
         few = 4950 + np.argsort(-(queries @ unit[4950:].T), axis=1)[:, :10]
         assert recall({"n": {">=": 4950}}, False, few) == 1
+        # Whoever does not know of the cells yet looks into all of them.
+        backend: Any = late._backend
+        backend._known = float("inf"), backend._known[1]
+        assert recall({}, False, true, late) == 1
+        late.close()
 
 
 def test_reading_while_another_changes(location: str, model: DualEncoder) -> None:
@@ -98,6 +106,20 @@ def test_reading_while_another_changes(location: str, model: DualEncoder) -> Non
         assert not failures
         assert len(seen) > 1
         assert sorted(hit.id for hit in reader.search_vectors(query, k=50)) == sorted(ids)
+
+
+def test_a_vector_that_changes_during_a_search(location: str, model: DualEncoder) -> None:
+    with Index.build(location, model, rows(20), modality="image") as index:
+        query, server = rows(1, width=DIM)[0], index._backend._server  # type: ignore[attr-defined]
+        before = index.search_vectors(query)
+        for other in (np.zeros(DIM), None):
+
+            def changed(about: Any, ids: Any, *_: Any, other: Any = other, **__: Any) -> Any:
+                return {} if other is None else {id: {"vector": other} for id in ids}
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(server, "find", changed)
+                assert list(index.search_vectors(query)) == list(before)
 
 
 NEW = [f"new {n}" for n in range(4096)]
