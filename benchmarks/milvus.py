@@ -1,4 +1,4 @@
-"""Loads and searches of Milvus through our API and by pymilvus alone.
+r"""Loads and searches of Milvus through our API and by pymilvus alone.
 
 The server is our own (tests/retrieval/milvus_server.py), or one that goes on between runs, so that
 a million vectors can be measured step by step. Loads take turns, some thousand rows at a time, into
@@ -6,9 +6,11 @@ collections of the same columns: `Backend.upsert`, which every worker of `ccal i
 pymilvus' `insert` and `upsert` of the same rows. Searches take turns as well:
 `Index.search_vectors` for the ten nearest with id, metadata and cosine in float64, and pymilvus'
 `search` of the same collection with the same cells and fields. Medians by the clock. Vectors are
-clusters, or with `--flickr8k` mixtures of photos, and queries are captions too. Run with
+clusters; or, with a file of pairs that benchmarks.cross_modal keeps, mixtures of photos, and
+queries are captions too. Run with
 
-    python -m benchmarks.milvus load cells search [--rows 1000000] [--milvus HOST:PORT]
+    python -m benchmarks.milvus load cells search [--rows 1000000] [--pairs FILE] \
+        [--milvus HOST:PORT]
 
 Results are added to benchmarks/milvus.json.
 """
@@ -28,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.cross_modal import QUERIES, flickr8k, mixed, queries_of, share
+from benchmarks.cross_modal import QUERIES, mixed, queries_of, share
 from benchmarks.retrieval import data, model
 from benchmarks.timing import Row, medians, show
 from ccal.retrieval import Index
@@ -43,12 +45,13 @@ FIELDS = ["id", "modality", "metadata", "file"]
 Kinds = dict[str, Any]
 
 
-def vectors_of(rows: int, folder: Path | None) -> tuple[Any, Any, Kinds]:
+def vectors_of(rows: int, pairs: Path | None) -> tuple[Any, Any, Kinds]:
     """Photos (rows, 128), captions, and queries of several kinds."""
-    if folder is None:
+    if pairs is None:
         vectors, asked = (part.numpy() for part in data(rows))
         return vectors, vectors[:0], {"own modality": asked}
-    x, y = mixed(*flickr8k(folder), rows + QUERIES, np.random.default_rng(0))
+    photos, captions = np.load(pairs).values()
+    x, y = mixed(photos, captions, rows + QUERIES, np.random.default_rng(0))
     items, others, kinds = queries_of(x, y, np.random.default_rng(1))
     return items, others[:20_000], kinds
 
@@ -214,11 +217,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Milvus by our API and by pymilvus alone.")
     parser.add_argument("steps", nargs="+", choices=("load", "cells", "search"))
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--flickr8k", type=Path, metavar="FOLDER")
+    parser.add_argument("--pairs", type=Path, metavar="FILE")
     parser.add_argument("--milvus", metavar="HOST:PORT")
     parser.add_argument("--seconds", type=float, default=30.0)
     arguments = parser.parse_args()
-    vectors, others, kinds = vectors_of(arguments.rows, arguments.flickr8k)
+    vectors, others, kinds = vectors_of(arguments.rows, arguments.pairs)
     with server(arguments.milvus) as address:
         steps: dict[str, Callable[[], Row]] = {
             "load": lambda: load(address, vectors, others),

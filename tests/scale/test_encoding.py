@@ -32,7 +32,7 @@ def embedded(folder: Path) -> np.ndarray[Any, Any]:
     return np.concatenate(column(folder, "embedding"))
 
 
-def column(folder: Path, name: str) -> list[Any]:
+def column(folder: str | Path, name: str) -> list[Any]:
     """The batches of a column of all shards."""
     shards = open_dataset(folder).shards
     return [batch[name] for shard in shards for batch in shard.batches([name], 500)]
