@@ -3,7 +3,7 @@
 Rows are made by a generator, so that none has to be stored: two views of 128 numbers with a common
 part. Every stage runs through the same code as `ccal fit-linear`, `encode` and `index`. Processor
 time is that of all processes but servers, without that of starting workers. Efficiency compares one
-worker with two, in turns, by the clock. Run with
+worker with two, by the clock; that of `generate` shows what the machine itself allows. Run with
 
     python -m benchmarks.scale STAGE ... [--rows 1000000] [--engine local] [--milvus HOST:PORT]
 
@@ -23,7 +23,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from benchmarks.timing import Row, show
 from ccal.scale.encoding import encode_dataset
-from ccal.scale.engines import Engine, EngineName, make_engine
+from ccal.scale.engines import Engine, EngineName, Work, make_engine
 from ccal.scale.fitting import fit_linear
 from ccal.scale.indexing import index_dataset
 from ccal.scale.shards import Dataset, open_dataset
@@ -148,16 +148,23 @@ def model(folder: Path) -> Path:
     return folder
 
 
+def _generating() -> Work[GeneratedShard, None]:
+    def generate(shard: GeneratedShard) -> Generator[int, None, None]:
+        for batch in shard.batches(["x", "y"], 4096):
+            yield len(batch["x"])
+
+    return generate
+
+
 class Stages:
     """Each stage as a function of the number of rows and an engine."""
 
     def __init__(self, folder: Path, milvus: str | None, rows: int) -> None:
         self.folder, self.milvus, self.rows = folder, milvus, rows
 
-    def generate(self, rows: int, _: Engine[Any]) -> None:
-        for shard in dataset(rows).shards:
-            for _batch in shard.batches(["x", "y"], 4096):
-                pass
+    def generate(self, rows: int, engine: Engine[Any]) -> None:
+        for _ in engine.map(_generating, dataset(rows).shards):
+            pass
 
     def fit(self, rows: int, engine: Engine[Any]) -> None:
         fit_linear(dataset(rows), "x", "y", engine)
