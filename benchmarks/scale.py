@@ -148,7 +148,7 @@ def model(folder: Path) -> Path:
     return folder
 
 
-def _generating() -> Work[GeneratedShard, None]:
+def _generating() -> Work[Any, None]:
     def generate(shard: GeneratedShard) -> Generator[int, None, None]:
         for batch in shard.batches(["x", "y"], 4096):
             yield len(batch["x"])
