@@ -9,6 +9,7 @@ import pytest
 
 from ccal.data import Pairs
 from ccal.training import METHODS, Settings
+from ccal.training.front_ends import image_networks
 from ccal.training.plan import features_in_words, method_in_words
 from ccal.training.progress import STEP_OF_STAGE
 from ccal.training.refined import expected_steps, train
@@ -34,6 +35,15 @@ def test_features_are_named() -> None:
     assert "in their order, for word-cnn" in features_in_words(
         Settings(method="ccal", text="word-cnn"), PAIRS
     )
+
+
+def test_few_image_files_are_seen_by_three_networks() -> None:
+    few = [f"{number}.jpg" for number in range(5000)]
+    three = ("efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2")
+    assert image_networks(Settings(), few) == image_networks(Settings(), few * 2) == three
+    assert image_networks(Settings(), [*few, "one more.jpg"]) == three[:1]
+    assert image_networks(Settings.preset("paper"), few) == three[:1]
+    assert image_networks(Settings(backbone="my-net+other"), few) == ("my-net", "other")
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ _SENTENCES = (
 def expected_times(settings: Settings, data: Data, *, report: bool) -> dict[str, float]:
     """A guess of the seconds of each step of a run, by its name and in their order."""
     seconds = expected_steps(settings, data.part("train"), data.part("valid"))
-    test = data.part("test")
-    features = sum(network_seconds(settings, test, name) for name in test.names)
+    train, test = data.part("train"), data.part("test")
+    features = sum(network_seconds(settings, train, test, name) for name in test.names)
     seconds["evaluation"] = _EVALUATION + features
     return {**seconds, "report": _REPORT} if report else seconds
 
@@ -82,7 +82,7 @@ def _data_lines(source: Source, data: Data, settings: Settings) -> dict[str, str
         "Pairs": f"{len(data.pairs):,} of {names}, from {' and '.join(files)}",
         "Split": f"{len(split.train):,} to train on, {len(split.valid):,} to validate, "
         f"{len(split.test):,} to test; {_rule(source, data)}",
-        "Features": features_in_words(settings, data.pairs),
+        "Features": features_in_words(settings, data.part("train")),
         **({"Hint": _SENTENCES} if lacks_sentences(settings, data.pairs) else {}),
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,9 @@ from ccal.training.batches import PairFeatures, relation
 from ccal.training.scoring import clearly_better, reciprocal_ranks
 from ccal.training.settings import Settings
 
+_LITE = tuple(f"efficientnet-lite{number}" for number in range(3))
+_FEW_IMAGES = 5000
+"""Most different images that "auto" shows to three networks: some five minutes of two cores."""
 WEIGHING_PAIRS = 2000
 """Most training pairs that the weights of a union are chosen with, evenly spaced."""
 _FEWEST_PAIRS = 20
@@ -54,6 +57,18 @@ def sentences_available(settings: Settings) -> bool:
     return settings.sentence_model != MINILM or has_minilm()
 
 
+def image_networks(settings: Settings, images: Sequence[str]) -> tuple[str, ...]:
+    """The networks that the settings mean if these image files are the training pairs'.
+
+    >>> image_networks(Settings(), ["a.jpg", "b.jpg"])
+    ('efficientnet-lite0', 'efficientnet-lite1', 'efficientnet-lite2')
+    """
+    if settings.backbone != "auto":
+        return tuple(settings.backbone.split("+"))
+    few = len(set(images)) <= _FEW_IMAGES
+    return _LITE if few and settings.method != "zero-shot" else _LITE[:1]
+
+
 def make_front_ends(
     settings: Settings, train: Pairs, *, pair_count: int = 0
 ) -> dict[str, FrontEnd]:
@@ -72,7 +87,7 @@ def make_front_ends(
             continue
         parts: list[FrontEnd] = []
         if column.files:
-            parts += [ImageFeatures(backbone) for backbone in settings.backbone.split("+")]
+            parts += [ImageFeatures(network) for network in image_networks(settings, column[:])]
         else:
             for kind in text_features(settings).split("+"):
                 if kind == "tfidf":

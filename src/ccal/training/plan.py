@@ -14,6 +14,7 @@ from ccal.features.union import unions
 from ccal.training.batches import training_groups
 from ccal.training.front_ends import (
     WEIGHING_PAIRS,
+    image_networks,
     make_front_ends,
     sentences_available,
     text_features,
@@ -59,7 +60,7 @@ def method_in_words(settings: Settings) -> str:
 
 
 def features_in_words(settings: Settings, pairs: Pairs) -> str:
-    """The numbers that stand for the items of each modality.
+    """The numbers that stand for the items of each modality, if these are the training pairs.
 
     >>> import numpy as np
     >>> pairs = Pairs({"photo": np.ones((2, 9)), "caption": ["a", "b"]})
@@ -70,10 +71,12 @@ def features_in_words(settings: Settings, pairs: Pairs) -> str:
     for name in pairs.names:
         column = pairs.column(name)
         if column.files:
-            networks = settings.backbone.split("+")
-            known = "1,280 " if settings.backbone.startswith("efficientnet-lite") else ""
-            each = "" if len(networks) == 1 else " each"
-            what = f"{known}features of each image, by the network {' and '.join(networks)}{each}"
+            networks = image_networks(settings, column[:])
+            known = "1,280 " if networks[0].startswith("efficientnet-lite") else ""
+            by = f"the network {networks[0]}"
+            if len(networks) > 1:
+                by = f"each of the networks {', '.join(networks[:-1])} and {networks[-1]}"
+            what = f"{known}features of each image by {by}"
         elif not column.is_text:
             what = f"{' x '.join(f'{n:,}' for n in column.shape[1:])} numbers each, as given"
         elif text_features(settings).startswith("word"):
@@ -115,7 +118,7 @@ def expected_seconds(
     seconds: dict[str, float] = {}
     for part, pairs in (("training", train), ("validation", valid)):
         for name in pairs.names:
-            if took := network_seconds(settings, pairs, name):
+            if took := network_seconds(settings, train, pairs, name):
                 seconds[f"{name} features of {part} pairs"] = took
     n, widths = len(train), [_width(settings, train, name) for name in train.names]
     if unions(make_front_ends(settings, train)):
@@ -135,11 +138,14 @@ def expected_seconds(
     return seconds
 
 
-def network_seconds(settings: Settings, pairs: Pairs, name: str) -> float:
-    """A guess of the seconds that the features of a modality take; 0 if no network makes them."""
+def network_seconds(settings: Settings, train: Pairs, pairs: Pairs, name: str) -> float:
+    """A guess of the seconds that the features of a modality take; 0 if no network makes them.
+
+    `train` are the pairs that the network was chosen for.
+    """
     column = pairs.column(name)
     if column.files:
-        passes = len(set(column[:])) * len(settings.backbone.split("+"))
+        passes = len(set(column[:])) * len(image_networks(settings, train.column(name)[:]))
         return passes / (_IMAGES_PER_SECOND * torch.get_num_threads())
     if column.is_text and "sentences" in text_features(settings):
         characters = sum(map(len, set(column[:])))
@@ -190,7 +196,7 @@ def _group_count(pairs: Pairs) -> int:
 def _width(settings: Settings, pairs: Pairs, name: str) -> int:
     column = pairs.column(name)
     if column.files:
-        return 1280 * len(settings.backbone.split("+"))
+        return 1280 * len(image_networks(settings, column[:]))
     if not column.is_text:
         return math.prod(column.shape[1:])
     # The vocabulary grows with the root of the number of words (Heaps' law).

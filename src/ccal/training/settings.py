@@ -95,7 +95,8 @@ class Settings:
             else "tfidf". Zero-shot always has TF-IDF.
         sentence_model: of the sentence embeddings, as `SentenceEmbeddings` takes it.
         backbone: network for image files, as `ccal.features` knows it (extra `images`), or
-            several joined by "+".
+            several joined by "+". "auto" joins EfficientNet-Lite0, 1 and 2 for at most 5,000
+            different images, and takes Lite0 for more of them and for zero-shot.
         min_count: a word of a text modality stays if it occurs that often in the training texts.
         sublinear: TF-IDF takes 1 + ln(count) of a word instead of its count.
         lemmatise: words are reduced to their dictionary form (extra `text`).
@@ -149,7 +150,7 @@ class Settings:
     hub_correction: Literal["auto", "yes", "no"] = "auto"
     text: Literal["auto", "tfidf", "sentences", "tfidf+sentences", "word-cnn", "word-crnn"] = "auto"
     sentence_model: str = "all-MiniLM-L6-v2"
-    backbone: str = "efficientnet-lite0"
+    backbone: str = "auto"
     min_count: int = 3
     sublinear: bool = True
     lemmatise: bool = True
@@ -276,6 +277,7 @@ _PAPER: dict[str, Any] = {
     "select": "x->y",
     "train_on_all": False,
     "text": "tfidf",
+    "backbone": "efficientnet-lite0",
     "sublinear": False,
     "hub_correction": "no",
 }
