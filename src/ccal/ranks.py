@@ -20,12 +20,7 @@ _SCORES_AT_ONCE = 1 << 21
 
 
 def counterpart_ranks(
-    x: Tensor,
-    y: Tensor,
-    *,
-    positives: Positives | None = None,
-    pessimistic: bool = False,
-    block: tuple[int, int] = BLOCK,
+    x: Tensor, y: Tensor, *, positives: Positives | None = None, pessimistic: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Ranks x -> y (n,) and y -> x (m,) by cosine; 1 is best.
 
@@ -55,7 +50,7 @@ def counterpart_ranks(
         )
     dtype = torch.promote_types(x.dtype, y.dtype)
     queries, candidates = unit_rows(x.to(dtype), "x"), unit_rows(y.to(dtype), "y")
-    return unit_ranks(queries, candidates, positives, pessimistic=pessimistic, block=block)
+    return unit_ranks(queries, candidates, positives, pessimistic=pessimistic)
 
 
 def mean_reciprocal_ranks(
@@ -101,12 +96,7 @@ def weighted_reciprocal_ranks(
 
 
 def unit_ranks(
-    x: Tensor,
-    y: Tensor,
-    positives: Positives,
-    *,
-    pessimistic: bool = False,
-    block: tuple[int, int] = BLOCK,
+    x: Tensor, y: Tensor, positives: Positives, *, pessimistic: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Ranks x -> y (n,) and y -> x (m,) of unit rows x (n, k) and y (m, k).
 
@@ -117,7 +107,7 @@ def unit_ranks(
     best_x, best_y = best_scores(x, y, positives)
     tie = -rounding(x) if pessimistic else rounding(x)
     with torch.autocast(x.device.type, enabled=False):
-        better_y, better_x = _count_better(x, y, positives, best_x + tie, best_y + tie, block)
+        better_y, better_x = _count_better(x, y, positives, best_x + tie, best_y + tie)
     return better_y + 1, better_x + 1
 
 
@@ -132,16 +122,11 @@ def best_scores(x: Tensor, y: Tensor, positives: Positives) -> tuple[Tensor, Ten
 
 
 def _count_better(
-    x: Tensor,
-    y: Tensor,
-    positives: Positives,
-    above_x: Tensor,
-    above_y: Tensor,
-    block: tuple[int, int],
+    x: Tensor, y: Tensor, positives: Positives, above_x: Tensor, above_y: Tensor
 ) -> tuple[Tensor, Tensor]:
     """How many wrong scores of each row are above `above_x` (n,), of each column `above_y` (m,)."""
     n, m = len(x), len(y)
-    height, width = min(block[0], n), min(block[1], m)
+    height, width = min(BLOCK[0], n), min(BLOCK[1], m)
     by_row = torch.zeros(n, dtype=torch.int64, device=x.device)
     by_column = torch.zeros(m, dtype=torch.int64, device=x.device)
     # Comparisons go to floats: into booleans they take five times as long, and sums of those too.

@@ -7,11 +7,10 @@ from torch import Tensor
 
 from ccal.bounds import Options, Whole, check
 from ccal.columns import align
-from ccal.errors import InputError
 from ccal.evaluation.inputs import Array, positives_of, unit_pair
 from ccal.evaluation.measures import LABELS, MEANINGS, Measures, bootstrap_intervals
 from ccal.positives import Positives
-from ccal.ranks import BLOCK, unit_ranks
+from ccal.ranks import unit_ranks
 
 Ties = Literal["optimistic", "pessimistic"]
 """Whether equal scores count for the right candidate, or against it."""
@@ -23,12 +22,7 @@ TIES_MEAN: dict[Ties, str] = {
 
 
 def two_way_ranks(
-    x: Array,
-    y: Array,
-    *,
-    groups: Array | Positives | None = None,
-    ties: Ties = "optimistic",
-    block: tuple[int, int] = BLOCK,
+    x: Array, y: Array, *, groups: Array | Positives | None = None, ties: Ties = "optimistic"
 ) -> tuple[Tensor, Tensor]:
     """Ranks x -> y (n,) and y -> x (m,), int64, by cosine; 1 is best.
 
@@ -40,25 +34,23 @@ def two_way_ranks(
     A rank is 1 + the number of wrong candidates that score better. Scores closer than 8 units of
     rounding (1e-6 in float32, 2e-15 in float64; more if k is above 64, see `ccal.ranks.rounding`)
     tie: "optimistic" ties favour the right candidate, "pessimistic" ones go against it. Scores are
-    made and counted in blocks of `block` rows and columns, so memory is O(n + m).
+    made and counted in blocks, so memory is O(n + m).
 
     >>> import torch
     >>> x = torch.eye(3)
     >>> two_way_ranks(x, x.repeat(2, 1), groups=torch.tensor([0, 1, 2, 1, 2, 0]))
     (tensor([1, 1, 1]), tensor([1, 1, 1, 2, 2, 2]))
     """
-    if min(block) < 1:
-        raise InputError(f"block must be at least (1, 1), got {block}.")
-    return _ranks(x, y, groups, ties, block)[0]
+    return _ranks(x, y, groups, ties)[0]
 
 
 def _ranks(
-    x: Array, y: Array, groups: Array | Positives | None, ties: Ties, block: tuple[int, int]
+    x: Array, y: Array, groups: Array | Positives | None, ties: Ties
 ) -> tuple[tuple[Tensor, Tensor], Positives]:
     check("ties", ties, Options("optimistic", "pessimistic"))
     a, b = unit_pair(x, y)
     positives = positives_of(groups, a, b)
-    ranks = unit_ranks(a, b, positives, pessimistic=ties == "pessimistic", block=block)
+    ranks = unit_ranks(a, b, positives, pessimistic=ties == "pessimistic")
     return ranks, positives
 
 
@@ -157,7 +149,7 @@ def evaluate_embeddings(
     Equal scores count in favour of the right candidate (optimistic ties).
     """
     check("bootstrap", bootstrap, Options(0), Whole(at_least=2))
-    ranks, positives = _ranks(x, y, groups, ties, BLOCK)
+    ranks, positives = _ranks(x, y, groups, ties)
     both = [way.cpu() for way in ranks]
     intervals: list[tuple[Measures | None, Measures | None]] = [(None, None), (None, None)]
     if bootstrap:
