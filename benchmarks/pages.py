@@ -45,10 +45,10 @@ from ccal.music.default import default_library, default_model, open_tunes
 from ccal.music.engraving import engrave_page
 from ccal.music.hearing import KNOWN
 from ccal.music.mei import parts_of
-from ccal.music.pages import StaffLine
+from ccal.music.pages import StaffLine, ink_of
 from ccal.music.reading import HALF, OTHER, SHARP, USUAL, PageReader, Reading, Worth, sureness
 from ccal.music.score import Note
-from ccal.music.staves import find_staves, ink_of
+from ccal.music.staves import find_staves
 from ccal.retrieval import fingerprint
 
 RESULTS = Path(__file__).with_name("pages.json")
@@ -60,11 +60,10 @@ _SPACE = 12.0
 # What heads may be worth: as in the package, and some settings around it.
 _WORTHS = [
     USUAL,
-    *(replace(USUAL, near=near) for near in (-0.5, 0.2)),
+    replace(USUAL, near=0.2),
     *(replace(USUAL, wrong=wrong) for wrong in (-0.3, -1.0)),
     *(replace(USUAL, left_out=left_out) for left_out in (-0.25, -0.8)),
-    *(replace(USUAL, model=model) for model in (0.0, 0.6)),
-    *(replace(USUAL, change=change) for change in (0.15, 0.7)),
+    replace(USUAL, model=0.6),
 ]
 _ALTERS = {-2: "eses", -1: "es", 0: "", 1: "is", 2: "isis"}
 

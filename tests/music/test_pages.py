@@ -12,9 +12,9 @@ from ccal.music import SheetAudioStore, TuneLibrary, engrave, parse_abc
 from ccal.music.embedding import ink
 from ccal.music.engraving import engrave_page
 from ccal.music.heads import find_heads
-from ccal.music.pages import read_lines
+from ccal.music.pages import ink_of, read_lines
 from ccal.music.reading import heads_of, lay_along, spots
-from ccal.music.staves import find_staves, ink_of
+from ccal.music.staves import find_staves
 from tests.music.conftest import random_abc
 from tests.music.tunes import needs_music
 
@@ -223,3 +223,14 @@ def test_bytes_of_a_picture_are_read(page: np.ndarray) -> None:
     content = io.BytesIO()
     Image.fromarray(page).save(content, format="WEBP", lossless=True)
     assert len(read_lines(content.getvalue())) == len(read_lines(page))
+
+
+@pytest.mark.parametrize("between", [66, 80, 110])
+def test_staves_at_equal_distances_are_not_the_lines_of_a_giant_one(between: int) -> None:
+    page = np.zeros((12 * between, 900), dtype=np.float32)
+    for staff in range(10):
+        top = between * (staff + 1)
+        page[[top + 9 * line for line in range(5)], 60:840] = 1
+    found = find_staves(page)
+    assert len(found) == 10
+    assert all(abs(float(staff.space.mean()) - 9) < 0.2 for staff in found)

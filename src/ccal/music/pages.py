@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from os import PathLike
 from typing import Any
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from ccal.errors import InputError
 from ccal.features.loading import load_image, path_name, read_file
-from ccal.music.staves import Floats, Staff, find_staves, ink_of, straighten
+from ccal.music.staves import Floats, Staff, find_staves, straighten
 from ccal.optional import require
 
 Page = str | PathLike[str] | bytes | NDArray[Any]
@@ -67,6 +68,28 @@ def read_lines(
             "most 8 degrees. Is it sharp and upright? A line of music should be 500 pixels wide."
         )
     return found
+
+
+def ink_of(grey: Floats) -> Floats:
+    """A page (height, width) of grey from 0 to 255 as ink from 0 to 1, the paper made even.
+
+    Paper may be dark, shaded and stained; white on black is inverted.
+
+    >>> page = np.full((90, 90), 200, dtype=np.float32) - np.arange(90, dtype=np.float32)
+    >>> page[40:42] *= 0.2
+    >>> ink = ink_of(page)
+    >>> bool(ink[40:42].min() > 0.8), bool(ink[:30].max() < 0.1)
+    (True, True)
+    """
+    near = _paper(grey, 0.5)
+    lighter = np.maximum(grey - near, 0)
+    darker = np.maximum(near - grey, 0)
+    if (lighter**2).sum() > (darker**2).sum():
+        grey = 255 - grey
+    paper = np.maximum(_paper(grey, 0.8), 1)
+    ink = np.clip(1 - grey / paper, 0, 1)
+    black = np.quantile(ink[ink > 0.15], 0.9) if (ink > 0.15).any() else 1.0
+    return np.asarray(np.clip(ink / black, 0, 1), dtype=np.float32)
 
 
 def is_pdf(source: bytes) -> bool:
@@ -141,6 +164,25 @@ def _opened(content: bytes, name: str) -> Iterator[Any]:
 
 def _pdfium() -> Any:
     return require("pypdfium2", extra="music", purpose="Reading PDF files")
+
+
+def _paper(grey: Floats, share: float) -> Floats:
+    """How light the paper is, or another quantile: taken in blocks, and smooth between them."""
+    height, width = grey.shape
+    block = max(8, max(height, width) // 24)
+    rows, columns = max(1, height // block), max(1, width // block)
+    ys = np.linspace(0, height, rows + 1).astype(int)
+    xs = np.linspace(0, width, columns + 1).astype(int)
+    coarse = np.array(
+        [[np.quantile(grey[a:b:2, c:d:2], share) for c, d in pairwise(xs)] for a, b in pairwise(ys)]
+    )
+    x, y = (xs[1:] + xs[:-1]) / 2, (ys[1:] + ys[:-1]) / 2
+    wide = np.stack([np.interp(np.arange(width), x, row) for row in coarse])
+    at = np.interp(np.arange(height), y, np.arange(rows))
+    low = np.minimum(at.astype(int), max(0, rows - 2))
+    part = (at - low)[:, None].astype(np.float32)
+    high = np.minimum(low + 1, rows - 1)
+    return np.asarray(wide[low] * (1 - part) + wide[high] * part, dtype=np.float32)
 
 
 def _lines(grey: Floats, page: int) -> list[StaffLine]:

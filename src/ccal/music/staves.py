@@ -5,7 +5,6 @@ every height; a staff is a chain of such places from strip to strip, which may r
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +26,8 @@ _SIZES = np.exp(np.linspace(-0.16, 0.16, 9)).astype(np.float32)
 # A staff is clear in one strip by this much, on the mean over all strips, and, in its clearest
 # quarter, since the last staff may be short, as a share of the clearest staff of the page.
 _CLEAR, _FAINT, _SHARE = 0.04, 0.02, 0.25
+# Between thin lines, so much above and below the middle is empty.
+_EMPTY = 0.3
 # The shortest staff, and the longest gap within one, in spaces.
 _SHORTEST, _GAP = 12.0, 14.0
 # Samples for each pixel of a straightened line, along and across.
@@ -35,6 +36,8 @@ _FINE = 3
 _EVEN = 0.1
 # The faintest line has this share of the ink of the middle one.
 _DARK = 0.3
+# Between the lines there is at most this share of their ink.
+_GREY = 0.85
 # Columns of a part of a staff whose lines are measured once more.
 _PART = 120
 
@@ -47,28 +50,6 @@ class Staff:
     y: Floats
     slope: Floats
     space: Floats
-
-
-def ink_of(grey: Floats) -> Floats:
-    """A page (height, width) of grey from 0 to 255 as ink from 0 to 1, the paper made even.
-
-    Paper may be dark, shaded and stained; white on black is inverted.
-
-    >>> page = np.full((90, 90), 200, dtype=np.float32) - np.arange(90, dtype=np.float32)
-    >>> page[40:42] *= 0.2
-    >>> ink = ink_of(page)
-    >>> bool(ink[40:42].min() > 0.8), bool(ink[:30].max() < 0.1)
-    (True, True)
-    """
-    near = _paper(grey, 0.5)
-    lighter = np.maximum(grey - near, 0)
-    darker = np.maximum(near - grey, 0)
-    if (lighter**2).sum() > (darker**2).sum():
-        grey = 255 - grey
-    paper = np.maximum(_paper(grey, 0.8), 1)
-    ink = np.clip(1 - grey / paper, 0, 1)
-    black = np.quantile(ink[ink > 0.15], 0.9) if (ink > 0.15).any() else 1.0
-    return np.asarray(np.clip(ink / black, 0, 1), dtype=np.float32)
 
 
 def find_staves(ink: Floats) -> list[Staff]:
@@ -139,16 +120,15 @@ def _fine_line(ink: Floats, staff: Staff) -> tuple[Floats, NDArray[np.float64]]:
 def _refined(ink: Floats, staff: Staff) -> Staff | None:
     """With the height and the space that the five lines have in each part of the staff.
 
-    None if they are not lines: text has gaps.
+    None if they are not lines: text has gaps, and noise is dark between them, too.
     """
     fine, x = _fine_line(ink, staff)
-    even, dark = [], []
-    for middle in MIDDLE + SPACE * np.arange(-2, 3):
-        first = round((middle - 0.7) * _FINE)
-        least, most = np.quantile(fine[first : first + 5].max(axis=0), (0.2, 0.7))
-        even.append(least / max(most, 1e-3))
-        dark.append(most)
+    rows = MIDDLE + SPACE * np.arange(-2, 2.5, 0.5)
+    least, usual, most = np.stack([_darkest(fine, row, (0.2, 0.5, 0.7)) for row in rows], axis=1)
+    even, dark = (least / np.maximum(most, 1e-3))[::2], most[::2]
     if sorted(even)[1] < _EVEN or min(dark) < _DARK * np.median(dark):
+        return None
+    if np.median(usual[1::2]) > _GREY * np.median(usual[::2]):
         return None
     parts = max(1, fine.shape[1] // (_FINE * _PART))
     wanted = np.arange(-2, 3) * SPACE * _FINE
@@ -177,23 +157,10 @@ def _refined(ink: Floats, staff: Staff) -> Staff | None:
     )
 
 
-def _paper(grey: Floats, share: float) -> Floats:
-    """How light the paper is, or another quantile: taken in blocks, and smooth between them."""
-    height, width = grey.shape
-    block = max(8, max(height, width) // 24)
-    rows, columns = max(1, height // block), max(1, width // block)
-    ys = np.linspace(0, height, rows + 1).astype(int)
-    xs = np.linspace(0, width, columns + 1).astype(int)
-    coarse = np.array(
-        [[np.quantile(grey[a:b:2, c:d:2], share) for c, d in pairwise(xs)] for a, b in pairwise(ys)]
-    )
-    x, y = (xs[1:] + xs[:-1]) / 2, (ys[1:] + ys[:-1]) / 2
-    wide = np.stack([np.interp(np.arange(width), x, row) for row in coarse])
-    at = np.interp(np.arange(height), y, np.arange(rows))
-    low = np.minimum(at.astype(int), max(0, rows - 2))
-    part = (at - low)[:, None].astype(np.float32)
-    high = np.minimum(low + 1, rows - 1)
-    return np.asarray(wide[low] * (1 - part) + wide[high] * part, dtype=np.float32)
+def _darkest(fine: Floats, row: float, shares: tuple[float, ...]) -> NDArray[np.float64]:
+    """Quantiles of the darkest ink near a row of a line, over its columns."""
+    first = round((row - 0.7) * _FINE)
+    return np.asarray(np.quantile(fine[first : first + 5].max(axis=0), shares))
 
 
 def _profiles(ink: Floats) -> tuple[Floats, Floats]:
@@ -211,8 +178,11 @@ def _profiles(ink: Floats) -> tuple[Floats, Floats]:
     return middles.astype(np.float32), np.ascontiguousarray(parts[:, :, 1].T, dtype=np.float32)
 
 
-def _comb(profiles: Floats, space: float) -> Floats:
-    """How clear five lines are around each height: the faintest of them, less what is between."""
+def _comb(profiles: Floats, space: float, share: float = 0.0) -> Floats:
+    """How clear five lines are around each height: the faintest of them, less what is between.
+
+    Between two lines the darkest within this share of the space above and below the middle counts.
+    """
     height = profiles.shape[1]
     reach = max(1, round(0.12 * space))
     wide = profiles.copy()
@@ -221,6 +191,7 @@ def _comb(profiles: Floats, space: float) -> Floats:
         wide[:, :-by] = np.maximum(wide[:, :-by], profiles[:, by:])
     margin = int(np.ceil(3 * space)) + 1
     padded = np.pad(profiles, ((0, 0), (margin, margin)))
+    gaps = _widest(padded, max(0, int(share * space - 1)))
     lines = np.pad(wide, ((0, 0), (margin, margin)))
 
     def at(values: Floats, lines_down: float) -> Floats:
@@ -228,7 +199,7 @@ def _comb(profiles: Floats, space: float) -> Floats:
         return values[:, first : first + height]
 
     on = np.stack([at(lines, k) for k in range(-2, 3)])
-    between = sum(at(padded, k + 0.5) for k in range(-2, 2)) / 4
+    between = sum(at(gaps, k + 0.5) for k in range(-2, 2)) / 4
     beyond = np.minimum(at(padded, -3), at(padded, 3))
     faint = np.sort(on, axis=0)
     # One line may be broken in a strip.
@@ -237,15 +208,19 @@ def _comb(profiles: Floats, space: float) -> Floats:
 
 
 def _usual_space(profiles: Floats) -> float | None:
-    """The distance from line to line of most staves of the page."""
+    """The distance from line to line of most staves of the page.
+
+    Staves at equal distances are like the lines of a giant one, but thick and striped.
+    """
     largest = min(profiles.shape[1] / 4.5, 100.0)
     if largest <= _SMALLEST:
         return None
     spaces = np.geomspace(_SMALLEST, largest, max(2, int(np.log(largest / _SMALLEST) / 0.035)))
     some = profiles[:: max(1, len(profiles) // 36)]
+    combs = (_comb(some, space, _EMPTY).astype(np.float64) for space in spaces.tolist())
     # A larger comb spreads its clear places over more rows.
-    value = [float((_comb(some, s).astype(np.float64) ** 2).sum() / s**0.5) for s in spaces]
-    best = int(np.argmax(value))
+    value = np.array([(comb**2).sum() for comb in combs]) / spaces**0.5
+    best = int(value.argmax())
     return float(spaces[best]) if value[best] > 0 else None
 
 
