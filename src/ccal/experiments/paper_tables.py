@@ -8,7 +8,7 @@ paper quotes them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ccal.bounds import Options, check
@@ -285,15 +285,13 @@ class Plan:
 
     budget: str = "paper"
     variant: str = "paper"
-    changes: Mapping[str, Any] = ()  # type: ignore[assignment]
+    changes: Mapping[str, Any] = field(default_factory=dict)
     pairs: int | None = None
 
     def __post_init__(self) -> None:
         check("budget", self.budget, Options(*BUDGETS))
         check("variant", self.variant, Options(*VARIANTS))
-        object.__setattr__(self, "changes", dict(self.changes))
-        taken = {"method", "seed"} & set(self.changes)
-        if taken:
+        if taken := {"method", "seed"} & set(self.changes):
             raise InputError(f"{taken.pop()} is set by the rows and repeats of a table.")
 
     def valid_pairs(self, table: PaperTable) -> int | None:

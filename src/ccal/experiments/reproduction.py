@@ -82,9 +82,8 @@ def reproduce(
         plan.settings(paper, row, 0)  # refuses wrong settings before anything is read
     place, source = Path(out), Path(data)
     tunes, store = unrendered(paper, source), place / "store"
-    chosen_features = None if features is None else Path(features)
-    ready = source if tunes is None else store
-    task = Task(paper.name, ready, plan, place, chosen_features)
+    given = None if features is None else Path(features)
+    task = Task(paper.name, source if tunes is None else store, plan, place, given)
     if tunes is None:
         task.data  # noqa: B018 (reads the pairs before a folder is made)
     with alone_in(place):
