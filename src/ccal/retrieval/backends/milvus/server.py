@@ -222,11 +222,13 @@ class Server:
     ) -> list[list[dict[str, Any]]]:
         """The k rows nearest to each query, with FACTS, "near" and "vector".
 
-        For the vectors in the answer of a search Milvus waits for its log a second time. So they
-        are asked for without waiting, and the whole again if they do not give the cosines that the
-        search has found: then somebody has changed the rows meanwhile.
+        For the vectors in the answer of a search that waits for the log, Milvus waits a second
+        time. So they are asked for without waiting, and the whole again if they do not give the
+        cosines that the search has found: then somebody has changed the rows meanwhile.
         """
         asked: dict[str, Any] = {"filter": condition}
+        if self.level != STRONG:
+            return self.nearest(about, queries, k, probes, [*FACTS, "vector"], **asked)
         found = self.nearest(about, queries, k, probes, FACTS, **asked)
         ids = list({row["id"] for rows in found for row in rows})
         stored = self.find(about, ids, ["vector"], consistency_level="Eventually")
