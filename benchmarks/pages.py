@@ -58,13 +58,7 @@ Query = tuple[int, Grey | Path]
 # Pixels from line to line of an engraved page: about 150 dots per inch.
 _SPACE = 12.0
 # What heads may be worth: as in the package, and some settings around it.
-_WORTHS = [
-    USUAL,
-    replace(USUAL, near=0.2),
-    *(replace(USUAL, wrong=wrong) for wrong in (-0.3, -1.0)),
-    *(replace(USUAL, left_out=left_out) for left_out in (-0.25, -0.8)),
-    replace(USUAL, model=0.6),
-]
+_WORTHS = [USUAL, replace(USUAL, wrong=-0.3), replace(USUAL, left_out=-0.8)]
 _ALTERS = {-2: "eses", -1: "es", 0: "", 1: "is", 2: "isis"}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks import identify, pages, recordings
 from benchmarks.peers import RESULTS, table
 from ccal.experiments.paper_tables import MEASURES, table_of
 
@@ -52,3 +53,12 @@ def test_every_row_stands_on_its_page(name: str) -> None:
 def test_the_table_of_peers_stands_on_its_page() -> None:
     page = (ROOT / "docs/results/peers.md").read_text()
     assert table(json.loads(RESULTS.read_text())) in page
+
+
+def test_the_pages_and_the_card_of_music_are_written_from_what_is_kept() -> None:
+    rows = json.loads(recordings.RESULTS.read_text())
+    assert recordings.page(rows) == recordings.PAGE.read_text()
+    card = recordings.CARD.read_text()
+    assert recordings.card(card, rows) == card
+    for module in (identify, pages):
+        assert module.page(json.loads(module.RESULTS.read_text())) == module.PAGE.read_text()
