@@ -252,6 +252,21 @@ class LinearInitialisation:
         x, y = pairs.arrays()
         return _rooted(x, self.root_x), _rooted(y, self.root_y)
 
+    def words(self, names: tuple[str, str]) -> str:
+        """The choices, for people."""
+        rooted = [n for n, root in zip(names, (self.root_x, self.root_y), strict=True) if root]
+        ridge_x, ridge_y = self.ridge or (0.0, 0.0)
+        words = f"ridge {ridge_x:.3g} and {ridge_y:.3g}, weighted by correlation^{self.power:g}"
+        if rooted:
+            words += f", square roots of {' and '.join(rooted)}"
+        if self.held_out is not None:
+            mrr, (y, x) = self.held_out
+            words += (
+                f"; MRR {100 * mrr:.1f} on held-out training pairs, the mean of both directions, "
+                f"of {y:,} {names[1]} and {x:,} {names[0]} candidates"
+            )
+        return words
+
 
 def choose_initialisation(
     settings: Settings,

@@ -152,7 +152,7 @@ def train(
         initial = choose_initialisation(
             settings, seen, held, progress=partial(_show_linear_cca, progress)
         )
-        facts["linear CCA"] = _words(initial, pairs.names)
+        facts["linear CCA"] = initial.words(pairs.names)
     trainer = _Trainer(
         pairs.names, front_ends, initial, (seen, held), torch.device(device), options
     )
@@ -365,21 +365,6 @@ def _validation_words(found: dict[str, dict[str, float]], names: tuple[str, str]
         f"{query} -> {other} MRR {way['mrr']:.1f} of {way['candidates']:,} candidates"
         for way, (query, other) in ways
     )
-
-
-def _words(initial: LinearInitialisation, names: tuple[str, str]) -> str:
-    rooted = [n for n, root in zip(names, (initial.root_x, initial.root_y), strict=True) if root]
-    ridge_x, ridge_y = initial.ridge or (0.0, 0.0)
-    words = f"ridge {ridge_x:.3g} and {ridge_y:.3g}, weighted by correlation^{initial.power:g}"
-    if rooted:
-        words += f", square roots of {' and '.join(rooted)}"
-    if initial.held_out is not None:
-        mrr, (y, x) = initial.held_out
-        words += (
-            f"; MRR {100 * mrr:.1f} on held-out training pairs, the mean of both directions, of "
-            f"{y:,} {names[1]} and {x:,} {names[0]} candidates"
-        )
-    return words
 
 
 def _correct_hubs(model: DualEncoder, seen: PairFeatures, weight: float) -> None:
