@@ -225,8 +225,7 @@ def card(text: str, rows: list[Row]) -> str:
         kind = str(row["kind"])
         if "real" in kind:
             return f"{kind}, {row['seconds']} s"
-        name, before, rest = kind.partition(" (before")
-        return PLAYINGS[name].instruments + before + rest
+        return PLAYINGS[kind].instruments
 
     return f"{before}{_TABLE}\n\n{table(own, instrument, 'instrument')}\n\n{_TABLE}{after}"
 
@@ -246,8 +245,7 @@ def page(rows: list[Row]) -> str:
 
 Tunes of the bundled library, which the model has never seen, played by abc2midi and the sound fonts
 FluidR3 and MuseScore_General by fluidsynth: none is used in training. 15 seconds with random
-starts, among 184 tunes. "Before the last change" are figures of the search when it proposed
-tunes at 36 tempi and keys only.
+starts, among 184 tunes.
 
 {table(rest, kind)}
 
