@@ -39,7 +39,7 @@ LEAST_RIDGE = 10 ** (_COARSE_STEPS[0] / 2)
 # Larger views are decomposed in float32, which takes 40% of the time.
 _EXACT_UP_TO = 500
 # Of subspace iteration.
-_OVERSAMPLING, _ITERATIONS = 32, 3
+_OVERSAMPLING, _ITERATIONS = 32, 6
 
 
 @dataclass(frozen=True)
