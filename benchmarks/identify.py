@@ -175,8 +175,7 @@ searched among its {about["candidates"]:,} tunes. In brackets: among the first f
 same melody under another name counts as found. Tempo is changed without the pitch; noise is so many
 decibels softer than the recording. Model `{about["model"][:12]}`. What is empty was not measured.
 [Recordings as people have them](recordings.md) are played in more ways; pages have
-[figures of their own](pages.md). These figures are from the search before the last change of its
-proposals.
+[figures of their own](pages.md).
 
 R@1 (R@5) in %:
 
