@@ -29,7 +29,7 @@ from benchmarks.hashes import hash_of
 from benchmarks.retrieval_figure import retrieval_figure
 from ccal.data import Pairs, Source, read_source
 from ccal.errors import InputError
-from ccal.evaluation import ClassReport, EmbeddedPairs, class_means
+from ccal.evaluation import ClassReport, EmbeddedPairs
 from ccal.numbering import numbered
 from ccal.optional import require
 from ccal.reports import Example, confusion_plot, pick_classes, pick_examples, write_report
@@ -129,10 +129,10 @@ def class_examples(shown: View, *, each: int, k: int) -> list[Example]:
 def markdown(shown: View, picture: str) -> str:
     """What each class finds, and what some captions find."""
     report = shown.report
-    queries, query_labels, found, item_labels = shown.searched.class_queries()
+    classes, _, found, item_labels = shown.searched.class_queries()
     names, truth = [name(label) for label in shown.searched.classes], item_labels.numpy()
     items = torch.nn.functional.normalize(found)
-    means, _ = class_means(queries, query_labels)
+    captions = shown.searched.y[shown.searched.y_rows]
     k = report.k
     lines = [
         "# Zero-shot retrieval: examples",
@@ -148,7 +148,7 @@ def markdown(shown: View, picture: str) -> str:
     ]
     lines += [f"| query: all captions of | right of {k} | the others |", "| --- " * 3 + "|"]
     for c in report.precision.argsort(descending=True, stable=True).tolist():
-        best = truth[(items @ means[c]).topk(k).indices]
+        best = truth[(items @ classes[c]).topk(k).indices]
         others = ", ".join(
             f"{names[other]} {count}" for other, count in _counts(best[best != c]) if count > 1
         )
@@ -158,7 +158,7 @@ def markdown(shown: View, picture: str) -> str:
     first = np.unique(shown.test.group, return_index=True)[1]
     for place in range(0, len(first), max(1, len(first) // 8)):
         own = truth[place]
-        best = truth[(items @ queries[first[place]]).topk(min(5, len(items))).indices]
+        best = truth[(items @ captions[first[place]]).topk(min(5, len(items))).indices]
         # Captions may not be passed on, so they are told by their place.
         line = f"- first caption of test picture {place + 1}, {names[own]}: "
         lines.append(line + ", ".join(f"**{names[c]}**" if c == own else names[c] for c in best))

@@ -76,8 +76,9 @@ def test_linear_model_finds_unseen_classes_and_is_saved(tmp_path: Path) -> None:
 
 def test_neighbours_help_where_pictures_are_noisy() -> None:
     training, valid, test = birds()
+    plain = {**vars(SMALL), "hub_weights": (0.0,)}
     alone, together = (
-        train_zero_shot(training, valid, ZeroShotOptions(**{**vars(SMALL), "neighbours": (n,)}))
+        train_zero_shot(training, valid, ZeroShotOptions(**{**plain, "neighbours": (n,)}))
         for n in (1, 4)
     )
     assert together.neighbours == 4
@@ -101,6 +102,49 @@ def test_neighbours_help_where_pictures_are_noisy() -> None:
         "AP@5, one query a class, each item by itself",
     ]
     assert [line[1] for line in lines] == [f"{report.ap:.1f}", f"{report.ap_alone:.1f}"]
+
+
+@pytest.mark.parametrize("neighbours", [1, 4])
+def test_hub_correction_of_classes_equals_the_loop(neighbours: int) -> None:
+    """Captions are corrected one by one; for classes penalties are larger."""
+    training, valid, test = birds()
+    weight, k = 0.2, 5
+    changes = {"neighbours": (neighbours,), "hub_weights": (weight,)}
+    found = train_zero_shot(training, valid, ZeroShotOptions(**{**vars(SMALL), **changes}))
+    model, report = found.model, found.evaluate(test, k=k)
+    assert found.facts["hub weight"] == weight
+    assert found.facts["validation AP@5"] == round(found.evaluate(valid, k=k).ap, 2)
+    hubs, model.hubs = model.hubs, None
+    assert hubs is not None
+    unit = torch.nn.functional.normalize
+    pictures = test.column("image")[::3]
+    candidates = unit(model.candidates(pictures).double())
+    texts = model.encode("text", test.column("text")).double()
+
+    def hubness(row: torch.Tensor, bank: torch.Tensor) -> float:
+        return float((bank.double() @ row).sort(descending=True).values[: hubs.neighbours].mean())
+
+    assert test.label is not None
+    of_class = {name: texts[test.label == name] for name in report.names}
+    means = {name: unit(rows.mean(0), dim=0) for name, rows in of_class.items()}
+    lengths = [float(unit(rows).mean(0).norm()) for rows in of_class.values()]
+    gain = len(lengths) / sum(lengths)
+    assert gain > 1
+    penalties = torch.tensor([weight * hubness(c, hubs.bank_y) for c in candidates])
+    of_pictures, right = test.label[::3], 0
+    for name, precision in zip(report.names, report.precision.tolist(), strict=True):
+        best = (candidates @ means[name] - gain * penalties).topk(k).indices
+        assert precision == pytest.approx(100 * (of_pictures[best.numpy()] == name).mean())
+    for row, name in zip(candidates, of_pictures, strict=True):
+        scores = {n: row @ m - weight * hubness(m, hubs.bank_x) for n, m in means.items()}
+        right += max(scores, key=scores.__getitem__) == name
+    assert report.accuracy == pytest.approx(100 * right / len(candidates))
+    singles: dict[str, list[float]] = {name: [] for name in report.names}
+    for row, name in zip(unit(texts), test.label, strict=True):
+        best = (candidates @ row - penalties).topk(k).indices
+        singles[name].append(100 * (of_pictures[best.numpy()] == name).mean())
+    expected = np.mean([np.mean(values) for values in singles.values()])
+    assert report.ap_single == pytest.approx(expected)
 
 
 def test_a_picture_with_several_captions_is_one_candidate() -> None:

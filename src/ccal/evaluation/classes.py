@@ -194,12 +194,14 @@ def evaluate_classes(
     *,
     k: int = 50,
     names: Sequence[str] | None = None,
+    classes: Array | None = None,
 ) -> ClassReport:
     """Both directions between `queries` (q, d), such as captions, and `items` (n, d), by cosine.
 
     Queries and items have integer labels of the same classes. Means of a class's queries are taken
     of the rows as given: scale them to length 1 first if all should count alike. `names` are those
-    of the classes, in the order of their labels, which stand for themselves otherwise.
+    of the classes, in the order of their labels, which stand for themselves otherwise. `classes`
+    (c, d) are their embeddings in the same order; by default the means of their queries.
 
     >>> items = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.8, 0.1]])
     >>> report = evaluate_classes(items, torch.tensor([0, 0, 1, 1]),
@@ -215,33 +217,37 @@ def evaluate_classes(
     item -> class, among five     100.0
     In %; 2 classes, 4 queries, 4 items.
     """
-    means, classes = class_means(queries, query_labels, "queries", "query_labels")
-    x, y = unit_pair(items, means, ("items", "queries"))
+    means, present = class_means(queries, query_labels, "queries", "query_labels")
+    if classes is not None and len(classes) != len(present):
+        raise InputError(
+            f"There are {len(present)} classes, but {len(classes)} embeddings of them."
+        )
+    means = means if classes is None else embeddings(classes, "classes")
+    x, y = unit_pair(items, means, ("items", "classes"))
     truth = labels(item_labels, x, "item_labels", "items")
-    unknown = truth[~torch.isin(truth, classes)].unique()
+    unknown = truth[~torch.isin(truth, present)].unique()
     if len(unknown):
         raise InputError(
             f"{len(unknown)} classes have items but no queries, the first is {int(unknown[0])}."
         )
-    if names is not None and len(names) != len(classes):
-        raise InputError(f"There are {len(classes)} classes, but {len(names)} names.")
-    index = torch.searchsorted(classes, truth)
-    nearest = (x @ y.mT).topk(min(5, len(classes))).indices
+    if names is not None and len(names) != len(present):
+        raise InputError(f"There are {len(present)} classes, but {len(names)} names.")
+    index = torch.searchsorted(present, truth)
+    nearest = (x @ y.mT).topk(min(5, len(present))).indices
     hits = nearest == index[:, None]
-    confusion = torch.zeros(len(classes), len(classes), dtype=torch.float64, device=x.device)
+    confusion = torch.zeros(len(present), len(present), dtype=torch.float64, device=x.device)
     ones = torch.ones(len(index), dtype=torch.float64, device=x.device)
     confusion.index_put_((index, nearest[:, 0]), ones, accumulate=True)
-    given = (query_labels, items, item_labels)
-    precision = class_precisions(queries, *given, k=k)
+    precision = class_precisions(means, present, items, item_labels, k=k)
     return ClassReport(
         k=k,
         ap=precision.mean().item(),
-        ap_single=item_average_precision(queries, *given, k=k),
+        ap_single=item_average_precision(queries, query_labels, items, item_labels, k=k),
         accuracy=100 * hits[:, 0].double().mean().item(),
         accuracy_5=100 * hits.any(1).double().mean().item(),
         queries=len(queries),
         items=len(x),
-        names=tuple(map(str, classes.tolist() if names is None else names)),
+        names=tuple(map(str, present.tolist() if names is None else names)),
         precision=precision,
         confusion=100 * confusion / confusion.sum(1, keepdim=True).clamp_min(1),
     )

@@ -13,6 +13,7 @@ from ccal.evaluation.calibration import Calibration, Reliability
 from ccal.evaluation.classes import (
     ClassReport,
     class_average_precision,
+    class_means,
     evaluate_classes,
     reachable_k,
 )
@@ -37,6 +38,8 @@ class EmbeddedPairs:
         averaged: (a, k) each x as the mean of its `neighbours` nearest, which classes look for;
             None if they look for x.
         neighbours: number of items that a mean is taken over.
+        corrected_classes: (c, k) classes with the hub correction; None if they are the means of
+            their y.
 
     >>> rows = torch.arange(4)
     >>> pairs = EmbeddedPairs(("image", "text"), torch.eye(2), torch.eye(2)[[0, 0, 1, 1]],
@@ -56,6 +59,7 @@ class EmbeddedPairs:
     groups: Tensor | None = None
     averaged: Tensor | None = None
     neighbours: int = 1
+    corrected_classes: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.x_rows)
@@ -118,27 +122,31 @@ class EmbeddedPairs:
         )
 
     def class_queries(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The y of all pairs with their classes, and the x, averaged or not, with theirs."""
+        """Each class as a query, with its label, and the x, averaged or not, with theirs."""
         if self.labels is None:
             raise InputError(
                 "The pairs have no labels, so there are no classes to find; pass label=."
             )
+        queries, labels = class_means(self.y[self.y_rows], self.labels)
+        if self.corrected_classes is not None:
+            queries = self.corrected_classes
         items = self.x if self.averaged is None else self.averaged
-        return self.y[self.y_rows], self.labels, items, self.labels[self.first_pairs(0)]
+        return queries, labels, items, self.labels[self.first_pairs(0)]
 
     def evaluate_classes(self, *, k: int = 50) -> ClassReport:
         """How classes find their x by their y, and an x its class; see `ccal.evaluation`.
 
         If no class has k items, the largest class sets k.
         """
-        queries, query_labels, items, item_labels = self.class_queries()
+        classes, labels, items, item_labels = self.class_queries()
+        assert self.labels is not None
         k = reachable_k(item_labels, k)
-        report = evaluate_classes(
-            queries, query_labels, items, item_labels, k=k, names=self.classes
-        )
+        options: dict[str, Any] = {"k": k, "names": self.classes, "classes": classes}
+        singles = self.y[self.y_rows]
+        report = evaluate_classes(singles, self.labels, items, item_labels, **options)
         if self.averaged is None:
             return report
-        alone = class_average_precision(queries, query_labels, self.x, item_labels, k=k)
+        alone = class_average_precision(classes, labels, self.x, item_labels, k=k)
         return replace(report, neighbours=self.neighbours, ap_alone=alone)
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ccal.bounds import Number, Whole, check
 from ccal.errors import InputError
+from ccal.evaluation.classes import class_means
 from ccal.ranks import unit_rows
 
 _CHUNK = 1024
@@ -77,11 +78,31 @@ class HubCorrection(nn.Module):
         hubness = _mean_of_nearest(y, self.bank_x.to(y.dtype), self.neighbours)
         return self.corrected(y, hubness, is_x=False)
 
-    def corrected(self, rows: Tensor, hubness: Tensor, *, is_x: bool = True) -> Tensor:
-        """Unit rows (n, dim) of a view, and their h (n,), as corrected embeddings (n, dim + 4)."""
+    def correct_classes(self, y: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Corrected embeddings (c, dim + 4) of classes by their y (q, dim), and their labels (c,).
+
+        A class is the mean of its y. If these vary much, it is much shorter than single ones, whose
+        cosines are smaller than those of the mean by so much. So the penalties of x count more for
+        classes, by one over the mean length; for all alike, so that an x can compare classes.
+        """
+        units = unit_rows(y, "y")
+        lengths = torch.linalg.vector_norm(class_means(units, labels)[0], dim=1)
+        means, classes = class_means(y, labels)
+        means = unit_rows(means, "means")
+        hubness = _mean_of_nearest(means, self.bank_x.to(means.dtype), self.neighbours)
+        gain = 1 / (max(float(lengths.mean()), self.weight) or 1.0)
+        return self.corrected(means, hubness, is_x=False, gain=gain), classes
+
+    def corrected(
+        self, rows: Tensor, hubness: Tensor, *, is_x: bool = True, gain: float = 1.0
+    ) -> Tensor:
+        """Unit rows (n, dim) of a view, and their h (n,), as corrected embeddings (n, dim + 4).
+
+        The penalties of what these rows look for count `gain` times.
+        """
         b = hubness.clamp(-1, 1) * -self.weight
-        rest, one, zero = (1 - b.square()).sqrt(), torch.ones_like(b), torch.zeros_like(b)
-        columns = (one, b, rest, zero) if is_x else (b, one, zero, rest)
+        rest, own, zero = (1 - b.square()).sqrt(), torch.full_like(b, gain), torch.zeros_like(b)
+        columns = (own, b, rest, zero) if is_x else (b, own, zero, rest)
         return torch.cat((rows, torch.stack(columns, dim=1)), dim=1) / 3**0.5
 
 

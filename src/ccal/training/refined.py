@@ -327,6 +327,8 @@ def _scores(
 
 
 def _corrects_hubs(settings: Settings) -> bool:
+    if settings.method == "zero-shot":
+        return False  # its own choice includes the weight
     chosen = settings.hub_correction
     return chosen == "yes" or (chosen == "auto" and settings.method == "refined")
 

@@ -79,6 +79,9 @@ def embed_pairs(
         raw.append(model.encode(name, items, corrected=False))
         final.append(model.correct(name, raw[-1]))
     labels, classes = (None, []) if pairs.label is None else labels_of(pairs)
+    corrected_classes = None
+    if labels is not None and model.hubs is not None:
+        corrected_classes, _ = model.hubs.correct_classes(raw[1][positives.y_rows], labels)
     return EmbeddedPairs(
         pairs.names,
         final[0],
@@ -91,6 +94,7 @@ def embed_pairs(
         groups=positives.groups,
         averaged=averaged,
         neighbours=1 if neighbours is None else neighbours.count,
+        corrected_classes=corrected_classes,
     )
 
 

@@ -86,7 +86,7 @@ class Settings:
         train_on_all: after choosing on the validation pairs, train once more with them included.
         hub_correction: candidates near too many training queries get a penalty, with the weight
             that finds the validation pairs best: "yes", "no", or "auto", which is "yes" for
-            "refined" alone.
+            "refined" and "zero-shot".
         text: features of texts: "tfidf", "sentences" (embeddings by `sentence_model`) or both side
             by side, "tfidf+sentences", with a weight that the validation pairs choose; or words in
             order for ccal, dcca and learned, with the paper's towers "word-cnn" and "word-crnn",

@@ -21,8 +21,8 @@ from ccal.data import Pairs
 from ccal.encoders import FrontEnd, LinearTower
 from ccal.encoders.dense import signed_root
 from ccal.errors import InputError
-from ccal.evaluation import class_average_precision, class_means, reachable_k
-from ccal.evaluation.hubs import NeighbourMean, mean_of_neighbours
+from ccal.evaluation import class_average_precision, class_means, evenly_spaced, reachable_k
+from ccal.evaluation.hubs import HubCorrection, NeighbourMean, mean_of_neighbours
 from ccal.model import DualEncoder
 from ccal.training.batches import PairFeatures
 from ccal.training.settings import Settings
@@ -30,6 +30,8 @@ from ccal.training.settings import Settings
 # Of CCA between features and classes, in units of a view's mean variance. The classes need only
 # enough for their covariance to be inverted.
 _CLASS_RIDGE = (1.0, 1e-3)
+# Of the hub correction: training items that it keeps, and how many of them are near.
+_BANK, _HUB_NEIGHBOURS = 20_000, 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +44,7 @@ class ZeroShotOptions:
         powers: CCA's coordinates are weighted by correlation^power.
         class_shares: the y of a training pair becomes (1 - share) y + share * mean y of its class.
         neighbours: numbers of candidates over which the embedding of one is averaged; 1 is none.
+        hub_weights: of the hub correction of single y, which is stronger for classes; 0 for none.
         pair_count: two neighbouring words of y are a feature of their own if the training texts
             have them so often; 0 for no such features.
         root: CCA sees square roots of the features of x.
@@ -55,6 +58,7 @@ class ZeroShotOptions:
     powers: tuple[float, ...] = (0.0, 1.0, 2.0)
     class_shares: tuple[float, ...] = (0.0, 0.5)
     neighbours: tuple[int, ...] = (10, 20, 30, 40)
+    hub_weights: tuple[float, ...] = (0.0, 0.1, 0.2)
     pair_count: int = 100
     root: bool = True
     k: int = 50
@@ -68,6 +72,7 @@ class ZeroShotOptions:
             "powers": (0.0,),
             "class_shares": (0.0,),
             "neighbours": (1,),
+            "hub_weights": (0.0,),
             "pair_count": 0,
             "root": False,
         }
@@ -75,8 +80,10 @@ class ZeroShotOptions:
 
     @classmethod
     def of(cls, settings: Settings) -> ZeroShotOptions:
-        """The options that settings leave open: all, or those with their dim and root_x."""
+        """The options that settings leave open: all but their dim, root_x and hub_correction."""
         options = cls(root=settings.root_x != "no")
+        if settings.hub_correction == "no":
+            options = replace(options, hub_weights=(0.0,))
         return options if settings.dim is None else replace(options, dims=(settings.dim,))
 
 
@@ -88,7 +95,8 @@ class ZeroShotChoice:
     and the classes gives the space in which candidates are neighbours.
 
     Attributes:
-        dim, ridge, power, class_share, neighbours, pair_count, root: see `ZeroShotOptions`.
+        dim, ridge, power, class_share, neighbours, hub_weight, pair_count, root: see
+            `ZeroShotOptions`.
         k: of AP@k.
         ap: AP@k in % of the validation classes.
     """
@@ -98,6 +106,7 @@ class ZeroShotChoice:
     power: float
     class_share: float
     neighbours: int
+    hub_weight: float
     pair_count: int
     root: bool
     k: int
@@ -117,6 +126,11 @@ class ZeroShotChoice:
         model = DualEncoder(dim=self.dim, projection="none", front_ends=front_ends, **towers)
         if self.neighbours > 1:
             model.neighbours = NeighbourMean(_discriminant(items, self.root), self.neighbours)
+        if self.hub_weight:
+            rows = evenly_spaced(len(items.labels), _BANK)
+            x, y = items.given[rows], torch.from_numpy(items.y)[rows]
+            model.hubs = _hub_correction(model.encode(names[0], x), model.encode(names[1], y))
+            model.hubs.weight = self.hub_weight
         return model.eval()
 
     def facts(self) -> dict[str, Any]:
@@ -127,6 +141,7 @@ class ZeroShotChoice:
             "power": self.power,
             "class share": self.class_share,
             "neighbours": self.neighbours,
+            "hub weight": self.hub_weight,
             "pair count": self.pair_count,
             "root": self.root,
             f"validation AP@{self.k}": round(self.ap, 2),
@@ -144,6 +159,8 @@ class ZeroShotChoice:
             parts.append(f"{self.class_share:.0%} of each {y} is the mean of its class")
         if self.neighbours > 1:
             parts.append(f"candidates averaged over {self.neighbours} neighbours")
+        if self.hub_weight:
+            parts.append(f"hub correction of weight {self.hub_weight:g}")
         if self.root:
             parts.append(f"square roots of {x}")
         return f"{', '.join(parts)}; AP@{self.k} {self.ap:.1f} of the validation classes"
@@ -162,37 +179,60 @@ def choose_zero_shot(
     """
     items, others = (ClassItems.of(features, options.root) for features in (seen, held))
     discriminated = _discriminant(items, options.root)(others.given)
+    queries = torch.cat([y.flatten(1) for _, y in held.batches()]).numpy()
+    assert held.classes is not None
+    query_labels = torch.from_numpy(held.classes)
     k = reachable_k(others.labels, options.k)
     largest = min(items.x.shape[1], items.y.shape[1], len(items.labels) - 1)
     dims = [dim for dim in options.dims if dim <= largest] or [largest]
+    bank = evenly_spaced(len(items.labels), _BANK).numpy()
     best: ZeroShotChoice | None = None
     fits = list(product(options.class_shares, options.ridges))
     for number, (share, ridge) in enumerate(fits, start=1):
         cca = CCA(max(dims), ridge=ridge, power=0.0).fit(items.x, items.mixed(share))
-        x, y = (torch.from_numpy(view).float() for view in cca.transform(others.x, others.y))
+        held_out, kept = (
+            cca.transform(others.x, queries),
+            cca.transform(items.x[bank], items.y[bank]),
+        )
+        views = [torch.from_numpy(view).float() for view in (*held_out, *kept)]
         for dim, power in product(dims, options.powers):
             weights = torch.from_numpy(cca.correlations_[:dim] ** power).float()
-            a, b = x[:, :dim] * weights, y[:, :dim] * weights
-            for count in sorted(set(options.neighbours)):
-                found = a
-                if count > 1:
-                    found = mean_of_neighbours(a, discriminated, neighbours=count)
-                ap = class_average_precision(b, others.labels, found, others.labels, k=k)
-                if best is None or ap > best.ap:
-                    best = ZeroShotChoice(
-                        dim=dim,
-                        ridge=ridge,
-                        power=power,
-                        class_share=share,
-                        neighbours=count,
-                        pair_count=options.pair_count,
-                        root=options.root,
-                        k=k,
-                        ap=ap,
-                    )
+            x, y, *kept = (view[:, :dim] * weights for view in views)
+            hubs = _hub_correction(*kept)
+            averaged = {
+                count: mean_of_neighbours(x, discriminated, neighbours=count)
+                for count in sorted(set(options.neighbours))
+            }
+            for weight in options.hub_weights:
+                hubs.weight = weight
+                ask = hubs.correct_classes if weight else class_means
+                classes, labels = ask(y, query_labels)
+                for count, found in averaged.items():
+                    shown = hubs.correct_x(found) if weight else found
+                    ap = class_average_precision(classes, labels, shown, others.labels, k=k)
+                    if best is None or ap > best.ap:
+                        best = ZeroShotChoice(
+                            dim=dim,
+                            ridge=ridge,
+                            power=power,
+                            class_share=share,
+                            neighbours=count,
+                            hub_weight=weight,
+                            pair_count=options.pair_count,
+                            root=options.root,
+                            k=k,
+                            ap=ap,
+                        )
         progress(number, len(fits))
     assert best is not None
     return best
+
+
+def _hub_correction(x: Tensor, y: Tensor) -> HubCorrection:
+    """A hub correction by the embeddings (m, k) of training items, whose weight is still open."""
+    hubs = HubCorrection(x.shape[1], bank=len(x), neighbours=min(_HUB_NEIGHBOURS, len(x)))
+    hubs.fit(x, y)
+    return hubs
 
 
 def check_unseen(pairs: Pairs, valid: Pairs) -> None:
