@@ -81,9 +81,10 @@ class HubCorrection(nn.Module):
     def correct_classes(self, y: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Corrected embeddings (c, dim + 4) of classes by their y (q, dim), and their labels (c,).
 
-        A class is the mean of its y. If these vary much, it is much shorter than single ones, whose
-        cosines are smaller than those of the mean by so much. So the penalties of x count more for
-        classes, by one over the mean length; for all alike, so that an x can compare classes.
+        A class is the mean of its y, such as captions. If captions of length 1 have a mean of length
+        L, the cosines of an x with them are on average L times its cosine with the class. To keep
+        their share, penalties of x count 1 / L times for classes, where L is the mean over all
+        classes, so that an x can compare them.
         """
         units = unit_rows(y, "y")
         lengths = torch.linalg.vector_norm(class_means(units, labels)[0], dim=1)
