@@ -81,9 +81,9 @@ class HubCorrection(nn.Module):
     def correct_classes(self, y: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Corrected embeddings (c, dim + 4) of classes by their y (q, dim), and their labels (c,).
 
-        A class is the mean of its y, such as captions. If captions of length 1 have a mean of length
-        L, the cosines of an x with them are on average L times its cosine with the class. To keep
-        their share, penalties of x count 1 / L times for classes, where L is the mean over all
+        A class is the mean of its y, such as captions. If captions of length 1 have a mean of
+        length L, the cosines of an x with them are on average L times its cosine with the class. To
+        keep their share, penalties of x count 1 / L times for classes, where L is the mean over all
         classes, so that an x can compare them.
         """
         units = unit_rows(y, "y")
