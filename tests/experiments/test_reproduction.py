@@ -191,6 +191,13 @@ def test_a_grid_chooses_on_the_validation_pairs_and_is_shown(photos: Path, tmp_p
     assert sum(line.count("*") for line in shown[1:]) == 2
     used = {run["row"]: run["settings"]["learning_rate"] for run in content["runs"]}
     assert used == {row: chosen[row]["learning_rate"] for row in chosen}
+    # The chosen point is not trained twice, and measures what a training with its values does.
+    assert not list((tmp_path / "ccal-0").glob("metrics*"))
+    same = quick_options(**chosen["ccal"])
+    invoke("flickr8k", photos, "--methods", "ccal", "-o", tmp_path / "same", *same)
+    (alone,) = json.loads((tmp_path / "same" / "table.json").read_text())["runs"]
+    (found,) = (run for run in content["runs"] if run["row"] == "ccal")
+    assert {n: found[n] for n in ("test", "train")} == {n: alone[n] for n in ("test", "train")}
     more = ["--methods", "learned", *options[2:], "-o", tmp_path, *quick_options()]
     assert invoke("flickr8k", photos, *more).exit_code == 0
     content = json.loads((tmp_path / "table.json").read_text())

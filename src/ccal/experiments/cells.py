@@ -11,7 +11,7 @@ import io
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from ccal.experiments.paper_data import TableData, first_pairs, pooled, read_dat
 from ccal.experiments.paper_tables import PaperTable, Plan, table_of
 from ccal.experiments.sheet_audio import train_sheet_audio
 from ccal.files import write_atomically
-from ccal.model import DualEncoder
+from ccal.model import DualEncoder, load
 from ccal.runs.folder import differences
 from ccal.training import Settings, ZeroShotOptions, train, train_zero_shot
 from ccal.training.scoring import embed, embed_pairs
@@ -70,7 +70,8 @@ class Task:
 class Cell:
     """A row and a seed with the settings that the grid has chosen for the row.
 
-    A `trial` is a point of the grid: it is trained and validated, not tested.
+    A `trial` is a point of the grid: it is trained and validated, not tested. The chosen point is
+    not trained again: its cell of seed 0 takes the model of the trial.
     """
 
     row: str
@@ -112,7 +113,7 @@ def run_cell(task: Task, cell: Cell, *, progress: bool = True) -> dict[str, Any]
     started = time.perf_counter()
     folder = task.out / cell.name
     folder.mkdir(parents=True, exist_ok=True)
-    trained = _train(task, cell, folder, progress)
+    trained = _trained_in_grid(task, cell) or _train(task, cell, folder, progress)
     result: dict[str, Any] = {
         "table": task.table,
         "row": cell.row,
@@ -127,7 +128,7 @@ def run_cell(task: Task, cell: Cell, *, progress: bool = True) -> dict[str, Any]
     }
     if not cell.trial:
         result |= _measure(task, trained, task.out / f"{cell.name}.npz")
-        trained.model.save(folder / "model")
+    trained.model.save(folder / "model")
     result |= {
         "seconds": round(time.perf_counter() - started, 1),
         "threads": torch.get_num_threads(),
@@ -148,6 +149,17 @@ class _Trained:
     validation: float | None
     facts: dict[str, Any]
     candidates: Any = None  # embeds all x of a collection together
+
+
+def _trained_in_grid(task: Task, cell: Cell) -> _Trained | None:
+    """What the grid trained with the settings and the seed of this cell."""
+    trial = replace(cell, trial=True)
+    if cell.trial or not cell.chosen or cell.seed:
+        return None
+    found, folder = kept_result(task, trial), task.out / trial.name / "model"
+    if found is None or not folder.exists():  # trials of earlier versions kept no model
+        return None
+    return _Trained(load(folder), found["records"], found["validation"], found["facts"])
 
 
 def _settings(task: Task, cell: Cell) -> Settings:
