@@ -23,6 +23,7 @@ PAGES = {
     "nottingham-10pct": "nottingham.md",
     "nottingham-10pct-same-start": "nottingham.md",
     "nottingham-27000-pairs": "nottingham.md",
+    "nottingham-27000-pairs-same-start": "nottingham.md",
 }
 
 
