@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from ccal.bounds import Number, Whole, check
 from ccal.errors import InputError
-from ccal.evaluation.classes import class_means
 from ccal.ranks import unit_rows
 
 _CHUNK = 1024
@@ -86,6 +85,8 @@ class HubCorrection(nn.Module):
         keep their share, penalties of x count 1 / L times for classes, where L is the mean over all
         classes, so that an x can compare them.
         """
+        from ccal.evaluation.classes import class_means  # a search has no classes
+
         units = unit_rows(y, "y")
         lengths = torch.linalg.vector_norm(class_means(units, labels)[0], dim=1)
         means, classes = class_means(y, labels)
