@@ -22,6 +22,7 @@ PAGES = {
     "nottingham": "nottingham.md",
     "nottingham-10pct": "nottingham.md",
     "nottingham-10pct-same-start": "nottingham.md",
+    "nottingham-10pct-same-start-10-epochs": "nottingham.md",
     "nottingham-27000-pairs": "nottingham.md",
     "nottingham-27000-pairs-same-start": "nottingham.md",
 }
