@@ -111,8 +111,7 @@ def corrections(task: Task) -> Iterator[tuple[str, Row]]:
     yield "none", cosine_row(task, task.test)
     hubs = task.model.hubs
     if hubs is None:
-        hubs = HubCorrection(x.shape[1], bank=len(bank_x), weight=HUB_WEIGHT)
-        hubs.fit(bank_x, bank_y)
+        hubs = HubCorrection.of(bank_x, bank_y, weight=HUB_WEIGHT)
     yield "HubCorrection", cosine_row(task, (hubs.correct_x(x), hubs.correct_y(y)))
     for name, scores in (("CSLS", csls_scores), ("inverted softmax", inverted_softmax_scores)):
         for where, banks in (("training", (bank_x, bank_y)), ("batch", (x, y))):

@@ -401,9 +401,7 @@ def _corrected(embed: Embed, bank: Views, test: Views, weight: float) -> dict[st
     x, y = _floats(embed(*test))
     measured = {"test": _measures(x, y), "hub weight": weight}
     if weight:
-        a, b = _floats(embed(*bank))
-        hubs = HubCorrection(a.shape[1], bank=len(a), weight=weight)
-        hubs.fit(a, b)
+        hubs = HubCorrection.of(*_floats(embed(*bank)), weight=weight)
         x, y = hubs.correct_x(x), hubs.correct_y(y)
     return {**measured, "with hub correction": _measures(x, y)}
 

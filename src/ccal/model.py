@@ -221,10 +221,7 @@ class DualEncoder(nn.Module):
         self, pairs: tuple[Tensor, Tensor], *, neighbours: int = 10, weight: float = 0.5
     ) -> DualEncoder:
         """Let `encode` correct for hubs from now on, by embeddings (m, k) of training pairs."""
-        x, y = pairs
-        hubs = HubCorrection(x.shape[1], bank=len(x), neighbours=neighbours, weight=weight)
-        self.hubs = hubs.to(x.device)
-        self.hubs.fit(x, y)
+        self.hubs = HubCorrection.of(*pairs, neighbours=neighbours, weight=weight)
         return self
 
     @torch.no_grad()

@@ -8,12 +8,17 @@ itself. `mean_of_neighbours` replaces the embedding of a candidate by the mean o
 which averages out errors of single ones; `NeighbourMean` does so as a part of a model.
 """
 
+from typing import Self
+
 import torch
 from torch import Tensor, nn
 
 from ccal.bounds import Number, Whole, check
 from ccal.errors import InputError
 from ccal.ranks import unit_rows
+
+BANK = 20_000
+"""Most training pairs that training keeps in a bank, evenly spaced."""
 
 _CHUNK = 1024
 
@@ -38,8 +43,7 @@ class HubCorrection(nn.Module):
         weight: of the penalty, from 0 (none) to 1.
 
     >>> x = torch.eye(3)
-    >>> hubs = HubCorrection(3, bank=3, neighbours=1)
-    >>> hubs.fit(x, x)
+    >>> hubs = HubCorrection.of(x, x, neighbours=1)
     >>> (hubs.correct_x(x) @ hubs.correct_y(x).mT).round(decimals=3)[0]
     tensor([ 0.0000, -0.3330, -0.3330])
     """
@@ -54,6 +58,17 @@ class HubCorrection(nn.Module):
         self.dim, self.bank, self.neighbours, self.weight = dim, bank, neighbours, weight
         self.register_buffer("bank_x", torch.zeros(bank, dim))
         self.register_buffer("bank_y", torch.zeros(bank, dim))
+
+    @classmethod
+    def of(cls, x: Tensor, y: Tensor, *, neighbours: int = 10, weight: float = 0.5) -> Self:
+        """With the embeddings (m, dim) of training pairs as its bank, on their device.
+
+        Of fewer pairs than `neighbours` the mean is taken over all.
+        """
+        count = min(neighbours, len(x))
+        hubs = cls(x.shape[1], bank=len(x), neighbours=count, weight=weight).to(x.device)
+        hubs.fit(x, y)
+        return hubs
 
     def config(self) -> dict[str, float]:
         """Constructor arguments, as plain data."""

@@ -22,7 +22,7 @@ from ccal.distributed import rank
 from ccal.encoders import FrontEnd
 from ccal.errors import InputError
 from ccal.evaluation.calibration import calibrate
-from ccal.evaluation.hubs import HubCorrection
+from ccal.evaluation.hubs import BANK, HubCorrection
 from ccal.features.union import unions
 from ccal.model import DualEncoder
 from ccal.positives import Positives
@@ -65,7 +65,6 @@ _OF_TOWER: dict[str, dict[str, Any]] = {
 # On many pairs an epoch has many steps, and after so many without a better score patience ends.
 _PATIENT_STEPS, _LEAST_PATIENCE = {"linear": 30, "residual": 80}, 5
 _HUB_WEIGHTS = (0.0, 0.25, 0.5, 0.75)
-_NEIGHBOURS, _BANK = 10, 20_000
 # While epochs and towers are compared, before the weight is chosen.
 _USUAL_WEIGHT, _BANK_OF_EPOCH = 0.5, 1000
 
@@ -343,9 +342,7 @@ def _hubs_corrected(
 def _corrected(
     views: tuple[Tensor, Tensor], bank: tuple[Tensor, Tensor], weight: float
 ) -> tuple[Tensor, Tensor]:
-    n, dim = bank[0].shape
-    hubs = HubCorrection(dim, bank=n, neighbours=min(_NEIGHBOURS, n), weight=weight)
-    hubs.to(bank[0].device).fit(*bank)
+    hubs = HubCorrection.of(*bank, weight=weight)
     return hubs.correct_x(views[0]), hubs.correct_y(views[1])
 
 
@@ -372,9 +369,7 @@ def _validation_words(found: dict[str, dict[str, float]], names: tuple[str, str]
 def _correct_hubs(model: DualEncoder, seen: PairFeatures, weight: float) -> None:
     """Give a model the hub correction of this weight, with training pairs as its bank."""
     if weight:
-        bank = torch.linspace(0, len(seen) - 1, min(len(seen), _BANK)).long()
-        x, y = (view[bank] for view in embed(model, seen))
-        model.correct_hubs((x, y), neighbours=min(_NEIGHBOURS, len(bank)), weight=weight)
+        model.correct_hubs(embed(model, seen, at_most=BANK), weight=weight)
 
 
 def choose_hub_weight(

@@ -22,7 +22,7 @@ from ccal.encoders import FrontEnd, LinearTower
 from ccal.encoders.dense import signed_root
 from ccal.errors import InputError
 from ccal.evaluation import class_average_precision, class_means, evenly_spaced, reachable_k
-from ccal.evaluation.hubs import HubCorrection, NeighbourMean, mean_of_neighbours
+from ccal.evaluation.hubs import BANK, HubCorrection, NeighbourMean, mean_of_neighbours
 from ccal.model import DualEncoder
 from ccal.training.batches import PairFeatures
 from ccal.training.settings import Settings
@@ -30,8 +30,6 @@ from ccal.training.settings import Settings
 # Of CCA between features and classes, in units of a view's mean variance. The classes need only
 # enough for their covariance to be inverted.
 _CLASS_RIDGE = (1.0, 1e-3)
-# Of the hub correction: training items that it keeps, and how many of them are near.
-_BANK, _HUB_NEIGHBOURS = 20_000, 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,10 +125,10 @@ class ZeroShotChoice:
         if self.neighbours > 1:
             model.neighbours = NeighbourMean(_discriminant(items, self.root), self.neighbours)
         if self.hub_weight:
-            rows = evenly_spaced(len(items.labels), _BANK)
+            rows = evenly_spaced(len(items.labels), BANK)
             x, y = items.given[rows], torch.from_numpy(items.y)[rows]
-            model.hubs = _hub_correction(model.encode(names[0], x), model.encode(names[1], y))
-            model.hubs.weight = self.hub_weight
+            bank = model.encode(names[0], x), model.encode(names[1], y)
+            model.correct_hubs(bank, weight=self.hub_weight)
         return model.eval()
 
     def facts(self) -> dict[str, Any]:
@@ -185,7 +183,7 @@ def choose_zero_shot(
     k = reachable_k(others.labels, options.k)
     largest = min(items.x.shape[1], items.y.shape[1], len(items.labels) - 1)
     dims = [dim for dim in options.dims if dim <= largest] or [largest]
-    bank = evenly_spaced(len(items.labels), _BANK).numpy()
+    bank = evenly_spaced(len(items.labels), BANK).numpy()
     best: ZeroShotChoice | None = None
     fits = list(product(options.class_shares, options.ridges))
     for number, (share, ridge) in enumerate(fits, start=1):
@@ -198,7 +196,7 @@ def choose_zero_shot(
         for dim, power in product(dims, options.powers):
             weights = torch.from_numpy(cca.correlations_[:dim] ** power).float()
             x, y, *kept = (view[:, :dim] * weights for view in views)
-            hubs = _hub_correction(*kept)
+            hubs = HubCorrection.of(*kept)
             averaged = {
                 count: mean_of_neighbours(x, discriminated, neighbours=count)
                 for count in sorted(set(options.neighbours))
@@ -226,13 +224,6 @@ def choose_zero_shot(
         progress(number, len(fits))
     assert best is not None
     return best
-
-
-def _hub_correction(x: Tensor, y: Tensor) -> HubCorrection:
-    """A hub correction by the embeddings (m, k) of training items, whose weight is still open."""
-    hubs = HubCorrection(x.shape[1], bank=len(x), neighbours=min(_HUB_NEIGHBOURS, len(x)))
-    hubs.fit(x, y)
-    return hubs
 
 
 def check_unseen(pairs: Pairs, valid: Pairs) -> None:
