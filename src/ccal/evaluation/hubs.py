@@ -107,6 +107,7 @@ class HubCorrection(nn.Module):
         means, classes = class_means(y, labels)
         means = unit_rows(means, "means")
         hubness = _mean_of_nearest(means, self.bank_x.to(means.dtype), self.neighbours)
+        # The weight times the gain is 1 at most.
         gain = 1 / (max(float(lengths.mean()), self.weight) or 1.0)
         return self.corrected(means, hubness, is_x=False, gain=gain), classes
 
