@@ -157,7 +157,8 @@ def _trained_in_grid(task: Task, cell: Cell) -> _Trained | None:
     if cell.trial or not cell.chosen or cell.seed:
         return None
     found, folder = kept_result(task, trial), task.out / trial.name / "model"
-    if found is None or not folder.exists():  # trials of earlier versions kept no model
+    # A training that diverged has no score, and trials of earlier versions kept no model.
+    if found is None or found["validation"] is None or not folder.exists():
         return None
     return _Trained(load(folder), found["records"], found["validation"], found["facts"])
 
